@@ -35,6 +35,9 @@ from wirecodec.kernels.cpu.outer import take_outer_step
 from wirecodec.kernels.cpu.select import radix
 from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
 from wirecodec.limits import UNLIMITED
+from wirecodec.patch import positions as patch_positions
+from wirecodec.patch import steps as patch_steps
+from wirecodec.patch.states import kind_of
 from wirecodec.select import term_table
 from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk import exact as topk_exact
@@ -172,6 +175,49 @@ def put_corrupted_values(
     codec: Any = wc.registry.value_codec({c.name: c.wire_id for c in VALUE}[entry.value])
     section = bytes(memoryview(blob)[64 : 64 + entry.value_bytes])
     put_corrupted(sink, rng, section, lambda x: codec.decode(x, size, dtype, UNLIMITED))
+
+
+def run_patches(sink: Sink) -> None:
+    """Write and apply patches of states of every width, and read changed sections of them."""
+    rng = np.random.default_rng(11)
+    for dtype in map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.bfloat16, np.float32, np.float64)):
+        for share in (0.02, 0.6):
+            old = {f"{size}": rng.normal(0, 0.02, size).astype(dtype) for size in (*SIZES, 40_001)}
+            new = {name: changed_by_steps(rng, x, share) for name, x in old.items()}
+            for base in ("read", "unread"):
+                patch = wc.diff(old, new, base=base)
+                sink(patch)
+                state = wc.apply(patch, {name: x.copy() for name, x in old.items()})
+                sink(np.concatenate([bits_of(x) for x in state.values()]))
+            put_corrupted_patch(sink, rng, old["40001"], new["40001"])
+
+
+def changed_by_steps(rng: np.random.Generator, x: Any, share: float) -> Any:
+    """Change a share of the small elements of a vector, and fewer of the others."""
+    bits = bits_of(x).copy()
+    where = rng.random(x.size) < share * np.where(np.abs(x.astype(float)) < 0.01, 1, 0.02)
+    bits[where] ^= rng.choice(np.array([1, 1, 1, 2, 5], bits.dtype), int(where.sum()))
+    return bits.view(x.dtype)
+
+
+def put_corrupted_patch(sink: Sink, rng: np.random.Generator, old: Any, new: Any) -> None:
+    """Decode changed copies of the sections of a patch, past the checksum of a container."""
+    shifts, old, new = kind_of(old.dtype).shifts, bits_of(old), bits_of(new)
+    at = np.flatnonzero(old != new).astype(np.uint32)
+    olds, news = old[at], new[at]
+    classes = patch_positions.choose_classes(old, at, shifts)
+    sections: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+        (patch_positions.encode(old, at, *classes), lambda x: patch_positions.decode(x, old, at.size)),
+        (patch_steps.encode(olds, news, signed=True, shift=shifts[0]), lambda x: patch_steps.decode(x, olds)),
+        (patch_steps.encode(olds, news, signed=True, shift=None), lambda x: patch_steps.decode(x, olds)),
+        (
+            patch_steps.encode_planes(olds, news, signed=True, level=3),
+            lambda x: patch_steps.decode_planes(x, olds, UNLIMITED),
+        ),
+    )
+    for section, decode in sections:
+        sink(decode(read_only(section)))
+        put_corrupted(sink, rng, section.tobytes(), decode)
 
 
 def run_refusals(sink: Sink) -> None:
@@ -355,7 +401,7 @@ def run_streams(sink: Sink) -> None:
     """Add, take, scatter and clear past the caches, and sum over unions."""
     rng = np.random.default_rng(8)
     for dtype in DTYPES[::3]:
-        for size in (1, 63, 64, 65, 1023, 1025, 5000, 2**14 + 3):
+        for size in (1, 63, 64, 65, 1023, 1025, 5000, 2**14 + 3, stream.MIN_STREAMED // 4 + 3):
             a, b = (rng.laplace(size=size).astype(dtype) for _ in range(2))
             total = aligned(size, dtype)
             sink(str(stream.add_streamed(a, b, total)))
@@ -397,7 +443,10 @@ def run_shared_out(sink: Sink) -> None:
 
 
 HALVES = {
-    "codecs": (run_index_codecs, run_value_codecs, run_long_values, run_refusals, run_long_extensions),
+    "codecs": (
+        *(run_index_codecs, run_value_codecs, run_long_values, run_refusals, run_long_extensions),
+        run_patches,
+    ),
     "tensors": (
         *(run_selectors, run_budgets, run_transforms, run_steps, run_many, run_tables, run_streams),
         *(run_shared_out, run_outer_steps),
