@@ -264,7 +264,7 @@ static inline wc_status wc_check_keys(const wc_patch *patch) {
     wc_key key;
     for (i = 0; i < reader->n_entries; i++) {
         wc_entry e = wc_entry_at(reader, i);
-        int is_index = (e.index >= 1 && e.index <= 3) || (e.index == WC_BY_CLASS && !patch->touched);
+        int is_index = (e.index >= 1 && e.index <= 3) || e.index == 6 || (e.index == WC_BY_CLASS && !patch->touched);
         int is_value = e.value == 1 || e.value == WC_ZSTD || e.value == WC_STEPS || e.value == WC_STEPS_ZSTD;
         if (e.domain || e.map || !is_index || !is_value) return wc_invalid("base-entries");
     }

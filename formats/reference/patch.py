@@ -29,7 +29,7 @@ from formats.reference.value.zstd import Decompress
 StateTensor = tuple[int, tuple[int, ...], bytes]
 """Number of the element type (SPEC sections 2.2 and 3.6), shape, and the elements' little-endian bytes."""
 State = Mapping[str, StateTensor]
-INDEX_IDS = {1, 2, 3, BY_CLASS}
+INDEX_IDS = {1, 2, 3, 6, BY_CLASS}
 VALUE_IDS = {1, 7, STEPS, STEPS_ZSTD}
 COMPLEX = {"complex64", "complex128"}
 WRAP = 2**64

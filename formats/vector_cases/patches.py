@@ -16,6 +16,7 @@ from formats.reference.patch import WRAP, StateTensor, describe
 from formats.reference.prng import draw32
 from formats.reference.writing.index.bitmap import Bitmap
 from formats.reference.writing.index.by_class import ByClass
+from formats.reference.writing.index.huffman import Huffman
 from formats.reference.writing.index.raw_index import RawIndex
 from formats.reference.writing.patch import (
     RAW,
@@ -335,7 +336,7 @@ def _entries() -> Iterator[Case]:
     """Yield other codecs of entries, and entries that have no section."""
     old = weights("float16", 5, 8)
     new = move(old, [0, 3, 4, 30, 39], [5, -1, 2])
-    for name, index in (("raw-index", RawIndex()), ("bitmap", Bitmap())):
+    for name, index in (("raw-index", RawIndex()), ("bitmap", Bitmap()), ("huffman", Huffman())):
         coding = Coding(Positions(index), RAW)
         yield one(name, f"Positions in {name}, and elements as they are.", old, new, coding)
     coding = Coding(value=Elements(Zstd(shuffle=False)), more=[1, 2])

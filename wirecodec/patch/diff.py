@@ -17,6 +17,7 @@ from wirecodec.container.based import BASE, BY_CLASS, STEPS, STEPS_ZSTD, BaseRec
 from wirecodec.container.writer import CHUNK, Entry, pack
 from wirecodec.element_types import RECORD_NUMBERS
 from wirecodec.errors import EncodeError
+from wirecodec.index.huffman import Huffman
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.scratch import borrow
@@ -278,6 +279,12 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
     return entries
 
 
+def _has_runs(indices: Array, d: int) -> bool:
+    """Return whether neighbours of changes change much more often than others, as whole rows do."""
+    neighbours = np.count_nonzero(indices[1:] - indices[:-1] == 1)
+    return bool(neighbours > indices.size * (0.2 + 2 * indices.size / d))
+
+
 def _write_whole(key: int, at: int, data: Array, zstd: Zstd) -> Entry:
     """Write an entry with all elements."""
     section = zstd.encode(data, 0) if data.size else _NOTHING
@@ -323,6 +330,9 @@ def _write_entry(
         found = BY_CLASS, positions.encode(base, indices, *chosen)
     elif r < d:
         found = Rice.wire_id, Rice().encode(indices, d, 0)
+    if r < d and _has_runs(indices, d):
+        runs = Huffman.wire_id, Huffman().encode(indices, d, 0)
+        found = min(found, runs, key=lambda each: each[1].size)
     signed = kind.signed or shift is not None
     coded = steps.encode(digest.take(base, indices), values, signed=signed, shift=shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)

@@ -19,6 +19,7 @@ from wirecodec.container.reader import ContainerHeader, Row, read_header, sectio
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.errors import Invalid, LimitExceeded, SchemaMismatch, Unsupported
 from wirecodec.index.bitmap import Bitmap
+from wirecodec.index.huffman import Huffman
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.limits import DecodeLimits
@@ -31,7 +32,7 @@ from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.raw import Raw
 from wirecodec.value.zstd import Zstd
 
-_INDEX_CODECS = frozenset({RawIndex.wire_id, Bitmap.wire_id, Rice.wire_id, BY_CLASS})
+_INDEX_CODECS = frozenset({*(codec.wire_id for codec in (RawIndex, Bitmap, Rice, Huffman)), BY_CLASS})
 _VALUE_CODECS = frozenset({Raw.wire_id, Zstd.wire_id, STEPS, STEPS_ZSTD})
 """Codecs of a patch's entries."""
 

@@ -108,6 +108,16 @@ def test_sizes_of_a_step_of_training() -> None:
     assert wc.diff(old, new, base="unread").size < 1.7 * patch.size
 
 
+@pytest.mark.parametrize("base", MODES)
+def test_whole_rows_of_a_table_take_few_bits_for_their_positions(base: str) -> None:
+    old = {"table": np.random.default_rng(5).normal(0, 0.05, (20_000, 64)).astype(BF16)}
+    new = copy(old)
+    new["table"].view(np.uint16)[::97] += 1
+    patch = wc.diff(old, new, base=base)
+    assert is_equal(apply_to_copy(patch, old), new)
+    assert 8 * patch.size < 2.5 * new["table"][::97].size  # of which a bit is the sign
+
+
 def test_a_state_that_did_not_change_takes_few_bytes() -> None:
     state = make_state()
     patch = wc.diff(state, copy(state))
