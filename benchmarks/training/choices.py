@@ -129,8 +129,8 @@ the first is, with the {CONFIDENCE:.0%} interval of the two means (Welch). *Bett
 excludes 0 and the difference exceeds {LEAST:.0%}. *No difference*: the interval is within {LEAST:.0%}.
 Everything else is *undecided*. The bits of some pairs differ, too.
 """
-UNDECIDED = """[choices.csv](training/choices.csv) has all pairs, also {count} undecided ones, of which {few} have
-fewer than {seeds} seeds.
+UNDECIDED = """[choices.csv](training/choices.csv) has all pairs, also {count} undecided ones, of which {few}
+have fewer than {seeds} seeds.
 """
 
 
