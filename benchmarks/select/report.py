@@ -47,8 +47,8 @@ SIDCo-E, -GP and -P are `sidco(δ, mode=faithful)` with the paper's three distri
 stage. [accuracy.csv](select/accuracy.csv) also has the streams without feedback, and synthetic ones.
 """
 SLOW_INPUTS = """Most reads of `topk` on one thread. An adversary who knows the code can mislead its first
-sample. The positions of the second sample depend on the clock. It is misled only in this test, which fixes the
-clock.
+sample. The positions of the second sample depend on the clock. It is misled only in this test, which fixes
+the clock.
 [slow_inputs.csv](select/slow_inputs.csv) has each input.
 """
 SCHEMES = """Reads of the dense array on one thread; `prepare` is a Compressor's step.

@@ -8,7 +8,16 @@ import collectives as co
 from benchmarks.common.results import format_markdown
 from benchmarks.papers import balanced, comparators, memories
 from benchmarks.papers.layers import NETWORKS, compute_rate
-from benchmarks.papers.pages.table import NOT_TRIED, PARTLY, REPRODUCED, UNDECIDED, WRONG, Row, format_rows
+from benchmarks.papers.pages.table import (
+    NOT_TRIED,
+    PARTLY,
+    REPRODUCED,
+    UNDECIDED,
+    WRONG,
+    Row,
+    Table,
+    format_rows,
+)
 from benchmarks.papers.scalecom import (
     EFFICIENCY,
     METHODS,
@@ -20,7 +29,7 @@ from benchmarks.papers.scalecom import (
     compute_shares,
 )
 
-__all__ = ["format_section", "list_rows"]
+__all__ = ["format_section", "list_model", "list_rows"]
 
 SPEECH = {"LSTM": 21.0}
 """A weight of an LSTM is used at each of the 21 frames of a sample."""
@@ -45,19 +54,6 @@ def format_section(found: Result) -> str:
         for run in found.runs
     ]
     sent = [[str(n), f"{gather / 1e3:,.0f}", f"{clt_k / 1e3:,.0f}"] for n, gather, clt_k in found.sent]
-    model_rows = []
-    for teraflops in TERAFLOPS:
-        for minibatch in MINIBATCHES:
-            for workers in WORKERS[::2]:
-                times = {m: compute_shares(workers, minibatch, teraflops, m) for m in METHODS}
-                totals = {m: sum(t) for m, t in times.items()}
-                model_rows.append(
-                    [
-                        f"{teraflops} TFLOPs, {minibatch} images, {workers} workers",
-                        *(f"{times[m][1] / totals[m]:.0%}" for m in METHODS),
-                        *(f"{totals['dense'] / totals[m]:.2f}×" for m in METHODS[1:]),
-                    ]
-                )
     return f"""## ScaleCom (Chen et al., 2020)
 
 {format_rows(list_rows(found))}
@@ -84,15 +80,33 @@ Bytes a rank sends for 2,000,000 elements at a ratio of {RATIO:g}, in kB. CLT-k'
 ### Figures 1b and 6: performance model
 
 A parameter server with 32 GB/s, ResNet-50, a compression of 112× as in Figure 1b (Figure 6: about 100×).
-Part of a step's time that is communication, and speed-up over dense. Workers compute at {EFFICIENCY:.0%} of
-the peak; the paper states none, and with this one the numbers are near its own. ScaleCom's 112× is that of
-its values, top-k's that of all its bytes.
+[scalecom_model.csv](papers/scalecom_model.csv) has the part of a step's time that is communication, and the
+speed-up over dense. Workers compute at {EFFICIENCY:.0%} of the peak; the paper states none, and with this one
+the numbers are near its own. ScaleCom's 112× is that of its values, top-k's that of all its bytes.
 
-{format_markdown(["", *METHODS, *(f"speed-up, {m}" for m in METHODS[1:])], model_rows)}
 ![communication per step over the workers, and parts of a step](papers_scalecom_model.png)
 
 {_format_comparison(found.comparisons, found.steps)}
 {_format_splits(found.splits)}"""
+
+
+def list_model() -> Table:
+    """List the performance model's parts of a step, for a data file."""
+    rows = []
+    for teraflops in TERAFLOPS:
+        for minibatch in MINIBATCHES:
+            for workers in WORKERS[::2]:
+                times = {m: compute_shares(workers, minibatch, teraflops, m) for m in METHODS}
+                totals = {m: sum(t) for m, t in times.items()}
+                rows.append(
+                    [
+                        *(str(teraflops), str(minibatch), str(workers)),
+                        *(f"{times[m][1] / totals[m]:.0%}" for m in METHODS),
+                        *(f"{totals['dense'] / totals[m]:.2f}×" for m in METHODS[1:]),
+                    ]
+                )
+    header = ["TFLOPs", "images", "workers", *METHODS, *(f"speed-up, {m}" for m in METHODS[1:])]
+    return Table(header, rows)
 
 
 def _rate_speech(batch: int) -> float:
