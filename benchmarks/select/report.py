@@ -19,6 +19,7 @@ __all__ = [
     "format_page",
     "list_accuracies",
     "list_slow_inputs",
+    "list_speed_ups",
 ]
 
 PICTURES = """![speed-up over top-k](select.png)
@@ -37,8 +38,10 @@ SPEEDS = """This section corresponds to figures 1b and 16e-g of the SIDCo paper:
 that sorts or partitions, on a CPU. The paper has DGC slower than top-k there. Each cell is the speed-up over
 *{baseline}*, then, in parentheses, over `topk`, on one thread. `sidco(δ, mode=faithful)` has one stage,
 as the paper's selector has in its first step. `threshold` uses the threshold that keeps a fraction δ of
-Laplace values. `adacomp(50)` reads two arrays.
+Laplace values. [speeds.csv](select/speeds.csv) has all selectors; `adacomp(50)` reads two arrays.
 """
+SHOWN = (TOPK, "sidco(δ)", "sidco(δ, mode=faithful)", "dgc(δ)", "redsync(δ)", "threshold")
+"""Selectors of the tables of speed-ups."""
 COUNTS_HEADER = "## Accuracy of the count"
 ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
 iterations and, in parentheses, its minimum and maximum. Every selector receives the same gradients, those of
@@ -102,6 +105,27 @@ class Accuracy:
     mean: float
     least: float
     most: float
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Speed-up of a selector on one thread over another one's, as a row of a data file."""
+
+    array: str
+    density: float
+    selector: str
+    over_baseline: float
+    over_topk: float
+
+
+def list_speed_ups(speeds: Sequence[Speed]) -> list[Gain]:
+    """List the speed-ups of all selectors over the baseline and over ``topk``, for a data file."""
+    baseline = find_baseline(speeds)
+    return [
+        Gain(s.array, s.density, s.name, *(compute_speed_up(speeds, s, name) for name in (baseline, TOPK)))
+        for s in speeds
+        if s.threads == 1 and s.name != FUSED
+    ]
 
 
 @dataclass(frozen=True)
@@ -212,7 +236,7 @@ def _format_reads(array: str, speeds: Sequence[Speed]) -> str:
 
 def _format_speed_ups(speeds: Sequence[Speed]) -> str:
     baseline = find_baseline(speeds)
-    chosen = [s for s in speeds if s.threads == 1 and s.name != FUSED]
+    chosen = [s for s in speeds if s.threads == 1 and (s.name in SHOWN or s.peer)]
 
     def format_cell(s: Speed) -> str:
         over, ours = compute_speed_up(speeds, s, baseline), compute_speed_up(speeds, s, "topk(δ)")

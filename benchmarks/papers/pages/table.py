@@ -11,6 +11,8 @@ from pathlib import Path
 
 from benchmarks.collectives.kept import load
 from benchmarks.common.results import RESULTS, format_markdown
+from benchmarks.common.tables import read_rows
+from benchmarks.gpu.cases import KernelTime
 
 __all__ = [
     "NOT_TRIED",
@@ -159,10 +161,9 @@ def read_gpu_speedups(name: str) -> list[float]:
 
 
 def read_gpu_kernel(name: str) -> dict[int, float]:
-    """Return a kernel's milliseconds from gpu.md, by the number of elements."""
-    text = (RESULTS / "gpu.md").read_text(encoding="utf-8")
-    rows = re.findall(rf"^\| {re.escape(name)} \| ([\d,]+) \| ([\d.]+) \|", text, re.MULTILINE)
-    return {int(elements.replace(",", "")): float(milliseconds) for elements, milliseconds in rows}
+    """Return a kernel's milliseconds on a GPU, by the number of elements."""
+    rows = read_rows(RESULTS / "gpu" / "kernels.csv", KernelTime)
+    return {row.elements: row.ms for row in rows if row.name == name}
 
 
 def read_machine(page: str) -> str:
