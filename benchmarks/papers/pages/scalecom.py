@@ -29,7 +29,7 @@ from benchmarks.papers.scalecom import (
     compute_shares,
 )
 
-__all__ = ["format_section", "list_model", "list_rows"]
+__all__ = ["format_section", "list_model", "list_rows", "list_similarity"]
 
 SPEECH = {"LSTM": 21.0}
 """A weight of an LSTM is used at each of the 21 frames of a sample."""
@@ -39,8 +39,8 @@ SHARED = 0.7
 """Part of the true top 2 %'s area that the local one shares in Figure 2b, at least."""
 
 
-def format_section(found: Result) -> str:
-    """Format ScaleCom's part of the page."""
+def list_similarity(found: Result) -> Table:
+    """List the similarity of the ranks in every run, for a data file."""
     runs = [
         [
             run.name,
@@ -53,6 +53,11 @@ def format_section(found: Result) -> str:
         ]
         for run in found.runs
     ]
+    return Table(["run", "distance", "area", "d/k", "contraction", "γ₀", "loss"], runs)
+
+
+def format_section(found: Result) -> str:
+    """Format ScaleCom's part of the page."""
     sent = [[str(n), f"{gather / 1e3:,.0f}", f"{clt_k / 1e3:,.0f}"] for n, gather, clt_k in found.sent]
     return f"""## ScaleCom (Chen et al., 2020)
 
@@ -66,8 +71,8 @@ the rate of 2a and 2b, the workers of 2b to 2d, or the ratio of 2c and 2d: here 
 of ranks 0 and 1, first, least and last. *Area*: the magnitudes in the top {memories.TOP:.0%} of both rank 0
 and the mean, over those of the mean's, largest and last. d/k and contraction (the part of the energy that
 is lost) are rank 0's; γ₀ is the true top k's. `co.similarity` measures these of a CLT-k in use.
+[scalecom_similarity.csv](papers/scalecom_similarity.csv) has all runs.
 
-{format_markdown(["run", "distance", "area", "d/k", "contraction", "γ₀", "loss"], runs)}
 ![cosine distance of the memories over the steps](papers_scalecom_memories.png)
 ![Hamming distance d/k over the steps](papers_scalecom_selections.png)
 ![histograms of all magnitudes, of rank 0's top 2 %, and of the true one](papers_scalecom_areas.png)
@@ -189,7 +194,7 @@ def list_rows(found: Result) -> list[Row]:
         Row(
             "Figure 1b: bottleneck of the server",
             "top-k's communication grows with the workers",
-            "table below",
+            "[scalecom_model.csv](papers/scalecom_model.csv)",
             "Our formula: the server's sum grows with the workers.",
             PARTLY,
         ),
