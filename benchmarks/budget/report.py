@@ -48,6 +48,10 @@ BOUND_BITS = (0.06, 0.25, 1.0)
 """Budgets of the table of bounds."""
 CURVE_BITS = (0.25,)
 """Curves and budgets of the tables of least errors; the data file has the others."""
+SHOWN = ("lstm_raw_slice", "resnet20_raw", "resnet20_residual", "laplace", "zipf")
+"""Gradients of the tables of bounds and of least errors; the data files have all."""
+SHOWN_BITS = (0.03, 0.25, 2.0)
+"""Budgets of the table of times."""
 CODECS = ("budget, rice",)
 """Curves that the table of gains shows."""
 ALL_NOTE = """In per cent, at so many bits per element at most. `all, error-bounded` sends every element with
@@ -97,10 +101,10 @@ def format_page(points: Sequence[Point], bounds: Bounds, rest: Rest, *, every: b
         ),
         "## Distance from the bounds\n",
         BOUNDS,
-        _format_bounds(points, bounds),
+        _format_bounds(points, bounds if every else {name: bounds[name] for name in SHOWN if name in bounds}),
         "## Time\n",
         COST_NOTE,
-        _format_costs(rest.costs),
+        _format_costs([cost for cost in rest.costs if every or cost.bits in SHOWN_BITS]),
         "## Error feedback\n",
         FEEDBACK_NOTE,
         _format_runs(rest.runs),
@@ -108,7 +112,8 @@ def format_page(points: Sequence[Point], bounds: Bounds, rest: Rest, *, every: b
         ALL_NOTE,
     ]
     if not every:
-        return "\n".join([*parts, *(_format_curves_at(points, bits) for bits in CURVE_BITS)])
+        shown = [point for point in points if point.gradient in SHOWN]
+        return "\n".join([*parts, *(_format_curves_at(shown, bits) for bits in CURVE_BITS)])
     for gradient in gradients:
         found = [point for point in points if point.gradient == gradient]
         parts += [f"### {gradient}\n", _format_curves(found, dict.fromkeys(one.family for one in found))]

@@ -24,8 +24,9 @@ from pathlib import Path
 import wirecodec as wc
 from benchmarks.common import results
 from benchmarks.common.command import choose_names, create_parser, create_progress
+from benchmarks.common.tables import write_rows
 from benchmarks.gpu import figure16, kernels, steps, training
-from benchmarks.gpu.page import SECTIONS, format_page
+from benchmarks.gpu.page import SECTIONS, format_page, list_kernels
 from benchmarks.gpu.rows import FOLDER, Job, guard, measure
 from benchmarks.gpu.targets import LARGE
 from benchmarks.gpu.trace import has_cuda
@@ -63,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = format_page(options.rows, options.note)
     print(text)
     print(results.write_result("gpu", TITLE, text, machine=""))
+    if times := list_kernels(options.rows):
+        write_rows(results.RESULTS / "gpu" / "kernels.csv", times)
 
 
 def _measure_sections(

@@ -16,7 +16,7 @@ from benchmarks.gpu.rows import SectionRows, load, make
 from benchmarks.gpu.steps import StepTime, format_steps
 from benchmarks.gpu.targets import check_targets
 
-__all__ = ["SECTIONS", "format_page"]
+__all__ = ["SECTIONS", "format_page", "list_kernels"]
 
 KERNELS_HEADER = [
     "",
@@ -36,7 +36,7 @@ Encoding is that of `{SCHEME}` to a whole container, with the minimum bytes of a
 the target that have a stored element, read and written.
 
 The minimum bytes of an exact top-k, also of third parties, and of compaction by torch (CUB) and by cuSPARSE,
-which get the threshold, are one read and the output.
+which get the threshold, are one read and the output. [kernels.csv](gpu/kernels.csv) has all sizes.
 
 """
 
@@ -62,11 +62,18 @@ def format_answer(device: str, times: Sequence[KernelTime]) -> str:
     )
 
 
+def list_kernels(folder: Path) -> list[KernelTime]:
+    """List the times of all kernels, for a data file."""
+    section = load(folder / "kernels.json")
+    return make(KernelTime, section) if section and section.rows else []
+
+
 def format_kernels(section: SectionRows) -> str:
     """Format the table of kernels, and that of their targets."""
     times = make(KernelTime, section)
     rows = []
-    for time in times:
+    largest = max((time.elements for time in times), default=0)
+    for time in (time for time in times if time.elements == largest):
         fraction = f"{time.fraction:.0%}"
         if time.name == "copy":
             fraction = f"{8 * time.elements / time.ms / 1e6:,.0f} GB/s"

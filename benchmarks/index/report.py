@@ -28,11 +28,12 @@ The bound is the entropy:
 - others: real gradients, with the bound of `uniform`. Codecs that use structure can be below it.
 """
 KINDS = ("uniform", "rows", "runs", "layered")
-TIMED = ("uniform", "layered")
-"""Kinds of the table of speeds."""
+TIMED, UNSHOWN = ("uniform",), ("lstm_raw_slice", "resnet20_raw")
+"""Kinds of the table of speeds, and gradients that only the data file has."""
 PICTURE = "![bits above the bound over decoding speed](index.png)\n"
 DATA = """The tables show the largest size of each support, at 1 %. [measurements.csv](index/measurements.csv)
-also has 10 %, 0.1 % and all nonzero elements of a gradient, smaller sizes, two threads, and the other speeds.
+also has 10 %, 0.1 % and all nonzero elements of a gradient, further gradients, smaller sizes, two threads,
+and the other speeds.
 """
 DENSITY = 0.01
 """Density of the supports that the answer and the tables have."""
@@ -62,7 +63,8 @@ def _select(measurements: Sequence[Measurement]) -> list[Measurement]:
     largest: dict[str, int] = {}
     for m in measurements:
         largest[m.group] = max(m.d, largest.get(m.group, 0))
-    return [m for m in measurements if m.d == largest[m.group] and m.density == DENSITY]
+    shown = [m for m in measurements if m.group not in UNSHOWN]
+    return [m for m in shown if m.d == largest[m.group] and m.density == DENSITY]
 
 
 def _format_answer(measurements: Sequence[Measurement]) -> str:

@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(write_result("model", "Time of whole models", text))
     bars = plot.list_bars(found.stages)
     write_rows(FIGURES, bars)
+    write_rows(FIGURES.with_name("stages.csv"), report.list_stages(found))
     plot.draw(PICTURE, bars)
 
 

@@ -14,7 +14,7 @@ from benchmarks.model.stages import DenseTime, SchemeTime, StageTime, format_sch
 from benchmarks.model.sums import DIMENSION, INDICES, SMALL, IndexCall, SmallCall, SumTime
 from benchmarks.model.targets import check_targets, pair_threads
 
-__all__ = ["Measurements", "format_page"]
+__all__ = ["Measurements", "format_page", "list_stages"]
 
 PICTURE = "![time relative to one flat vector](model.png)\n"
 CAPTION = """Times are the shortest of several runs, in ms. The calls of one model and scheme take turns. A
@@ -29,13 +29,12 @@ of width 256. Tiny tensors have 100 to 1,000 elements; no target applies to them
 the dense gradient as one vector. The last column is the speed-up of two threads that copy it.
 """
 STAGE_CAPTION = """Milliseconds of the model; of flat; the ratio model / flat of processor times.
+[stages.csv](model/stages.csv) has all schemes, and times on two threads. Rice, auto-index, raw, qsgd and
+error-bounded process all tensors in one or two calls; auto-index takes one more per tensor that may have
+structure, or may suit huffman. Other codecs are called once per tensor to encode.
 """
 THREAD_CAPTION = """Milliseconds with two threads; the speed-up over one; that of flat. The threads take turns
 with one. If other programs use the second core, two threads take as long as one.
-"""
-SCHEME_CAPTION = """Rice, auto-index, raw, qsgd and error-bounded process all tensors in one or two calls;
-auto-index takes one more per tensor that may have structure, or may suit huffman. Other codecs are called
-once per tensor to encode.
 """
 SUM_CAPTION = """`decode_add` runs once per container. The ratio is to the time of one flat container, times
 their number; the last column is the ratio to as many flat containers. Scheme: `{scheme}`.
@@ -107,8 +106,6 @@ def format_page(found: Measurements, *, command: str, versions: str, load: float
         "## Stages, one thread\n",
         STAGE_CAPTION,
         _format_stages(found),
-        "## Other schemes, one thread\n",
-        *_format_schemes(found.schemes),
         "## Two threads\n",
         THREAD_CAPTION,
         _format_threads(found.stages),
@@ -176,8 +173,53 @@ def _format_stages(found: Measurements) -> str:
             _format_ratio(s.many, s.flat),
         )
         for s in found.stages
-        if s.threads == 1
+        if s.threads == 1 and _is_shown(s)
     )
+
+
+def _is_shown(stage: StageTime) -> bool:
+    """Return whether the page has a stage: with small values at the larger rate, exact ones at the other."""
+    return (stage.rate, stage.values) in ((0.01, "qsgd(bits=4)"), (0.001, "raw"))
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """Time of a whole call, as a row of a data file.
+
+    Attributes:
+        model, scheme, stage, threads: of the call.
+        milliseconds, flat: of the model's tensors, and of one vector.
+        ratio: of their processor times.
+        speed_up, flat_speed_up: of two threads over one.
+    """
+
+    model: str
+    scheme: str
+    stage: str
+    threads: int
+    milliseconds: float
+    flat: float | None
+    ratio: float | None
+    speed_up: float | None = None
+    flat_speed_up: float | None = None
+
+
+def list_stages(found: Measurements) -> list[StageRow]:
+    """List the times of all whole calls, for a data file."""
+    rows = []
+    single = {id(two): one for one, two in pair_threads(found.stages)}
+    for s in found.stages:
+        times = (1e3 * s.many.seconds, 1e3 * s.flat.seconds, s.many.processor / s.flat.processor)
+        gains: tuple[float, ...] = ()
+        if one := single.get(id(s)):
+            gains = (one.many.seconds / s.many.seconds, one.flat.seconds / s.flat.seconds)
+        scheme = format_scheme(s.rate, s.values)
+        rows.append(StageRow(s.model, scheme, s.stage, s.threads, *times, *gains))
+    for other in found.schemes:
+        ratio = other.many.processor / other.flat.processor
+        times = (1e3 * other.many.seconds, 1e3 * other.flat.seconds, ratio)
+        rows.append(StageRow(other.model, other.scheme, other.stage, 1, *times))
+    return rows
 
 
 def _format_ratio(many: CallTime, flat: CallTime) -> str:
@@ -192,13 +234,6 @@ def _pivot_stages(cells: Iterable[tuple[str, str, str]]) -> str:
     return format_markdown(["model, scheme", *stages], pivot_rows(found, stages))
 
 
-def _format_schemes(schemes: Sequence[SchemeTime]) -> list[str]:
-    table = _pivot_stages(
-        (f"{s.model}, {_format_code(s.scheme)}", s.stage, _format_ratio(s.many, s.flat)) for s in schemes
-    )
-    return [SCHEME_CAPTION, table] if schemes else ["Not measured.\n"]
-
-
 def _format_threads(stages: Sequence[StageTime]) -> str:
     cells = [
         (
@@ -208,7 +243,7 @@ def _format_threads(stages: Sequence[StageTime]) -> str:
             f"{one.flat.seconds / two.flat.seconds:.2f}",
         )
         for one, two in pair_threads(stages)
-        if one.targeted
+        if one.targeted and _is_shown(one)
     ]
     return _pivot_stages(cells) if cells else "Not measured: Numba has one thread.\n"
 

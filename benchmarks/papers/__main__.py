@@ -38,11 +38,11 @@ from benchmarks.papers.pages.measured import (
     list_complete,
     list_figures,
 )
-from benchmarks.papers.pages.table import count_claims, format_answer, format_counts
+from benchmarks.papers.pages.table import Table, count_claims, format_answer, format_counts, write_table
 from benchmarks.papers.parts import FOLDER, Store, run_missing
 from benchmarks.papers.plan import QUICK, Results, Steps, collect, list_parts
 
-__all__ = ["format_page", "main"]
+__all__ = ["format_page", "list_tables", "main"]
 
 MISSING = """torch is missing. A CPU build is sufficient:
     pip install torch
@@ -130,9 +130,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     write_curves(folder / "papers", list_curves(results.sidco, results.adacomp))
+    for name, table in list_tables(results).items():
+        write_table(folder / "papers" / f"{name}.csv", table)
     (folder / "papers.md").write_text(text)
     draw_all(folder, results)
     print(folder / "papers.md")
+
+
+def list_tables(results: Results) -> dict[str, Table]:
+    """List the tables that data files have in place of the page: {name: table}."""
+    return {
+        "sidco_counts": sidco_page.list_counts(results.sidco),
+        "deepreduce_rates": deepreduce_page.list_rates(results.deepreduce),
+        "scalecom_similarity": scalecom_page.list_similarity(results.scalecom),
+        "scalecom_model": scalecom_page.list_model(),
+        "adacomp_stress": adacomp_page.list_stress(results.adacomp),
+    }
 
 
 def format_page(results: Results) -> str:

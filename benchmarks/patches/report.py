@@ -28,15 +28,11 @@ The bound is the entropy of positions and differences, given the exponents of th
 with elements independent of each other. In the table of embeddings whole rows change, so a format may need
 less.
 """
-RATIOS = """Bytes of the whole state divided by those of the patch; [cells.csv](patches/cells.csv) has the
-bytes of the other formats.
-"""
-RATED = (READ, UNREAD, SMALLEST)
-"""Formats of the table of ratios."""
 SPEEDS = """GB of the state's bytes per second. Each tensor is repeated, so that a state has at least 64 MB.
 The formats take turns for five rounds, and the best of each counts. `apply` of this library includes all
 checks: digests of the old and the new tensors. The other formats are applied
 without any check. They are written in NumPy and Zstandard, so the projects themselves may be faster.
+[cells.csv](patches/cells.csv) has the bytes and speeds of all formats in all cases.
 """
 TENSOR = """Bits per changed element of one tensor, `{tensor}`, in one step at 1e-6. Third-party software is
 in italics.
@@ -69,21 +65,14 @@ def format_page(
         bound = ["bound, given the exponent", *(_number(pair.bound) for pair in group)]
         rows = _pivot(group, cells, lambda pair, cell: _number(8 * cell.patch / pair.changed))
         parts.append(_table("", group, [*rows, bound]))
-    parts += ["## Ratio to the whole\n", RATIOS]
-    rated = [cell for cell in cells if cell.format in RATED]
-    for group in filter(None, groups):
-        parts.append(
-            _table("", group, _pivot(group, rated, lambda pair, cell: f"{pair.bytes / cell.patch:.1f}"))
-        )
     parts += ["## Speed\n", SPEEDS.format(threads=threads)]
     timed = [cell for cell in cells if not math.isnan(cell.encode)]
     header = ["GB/s", "diff", "apply", f"diff, {threads} threads", f"apply, {threads} threads"]
     if timed:
         first = [cell for cell in timed if cell.case == pairs[0].case]
         parts += [f"{pairs[0].case}:\n", format_markdown(header, [_speeds(c.format, c) for c in first])]
-        for form in (READ, UNREAD):
-            own = [_speeds(cell.case, cell) for cell in timed if cell.format == form]
-            parts += [f"{form}:\n", format_markdown(header, own)]
+        own = [_speeds(cell.case, cell) for cell in timed if cell.format == READ]
+        parts += [f"{READ}:\n", format_markdown(header, own)]
     name, sizes = tensor
     if sizes:
         rows = [[s.format if "wirecodec" in s.format else f"*{s.format}*", _number(s.bits)] for s in sizes]

@@ -22,10 +22,11 @@ from benchmarks.collectives.hosts import find_missing_tools
 from benchmarks.collectives.launch import find_mpi
 from benchmarks.common.command import PARTIAL_RUN, create_parser
 from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.common.tables import write_rows
 from benchmarks.scale import plot, report
 from benchmarks.scale.arrivals import measure_arrivals
-from benchmarks.scale.check import Series, compare, run_rates, run_systems
-from benchmarks.scale.kept import Kept, load, save
+from benchmarks.scale.check import CheckedTime, Series, compare, run_rates, run_systems
+from benchmarks.scale.kept import PATH, Kept, load, save
 from benchmarks.scale.library import describe_library, has_torch
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.prediction import Cell, Site, predict_cells
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.report:
         save(kept)
     print(write_result("scale", "Time of a step over ranks and bandwidths", text, kept.machine))
+    write_rows(PATH.with_name("cells.csv"), report.list_cells(maps, sites))
+    write_rows(PATH.with_name("runs.csv"), report.list_runs(_check(kept)))
     plot.draw(RESULTS, maps, sites, systems.every)
 
 
@@ -108,7 +111,7 @@ def _format(kept: Kept, options: argparse.Namespace, systems: Options) -> tuple[
         maps,
         sites,
         kept.rates,
-        [compare(run, one.rates) for one in kept.series for run in one.runs],
+        _check(kept),
         measure_arrivals(),
         options=systems,
         settings=report.describe_settings(step, options.latency),
@@ -118,6 +121,10 @@ def _format(kept: Kept, options: argparse.Namespace, systems: Options) -> tuple[
         skipped=kept.skipped,
     )
     return maps, sites, text
+
+
+def _check(kept: Kept) -> list[CheckedTime]:
+    return [compare(run, one.rates) for one in kept.series for run in one.runs]
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import TargetResult, check_at_most, format_targets
@@ -13,11 +14,11 @@ from benchmarks.scale.models import MODELS
 from benchmarks.scale.plot import format_factor
 from benchmarks.scale.prediction import Cell, Site
 from benchmarks.scale.rates import Rates
-from benchmarks.scale.systems import LOCAL, SYSTEMS, Options
+from benchmarks.scale.systems import LOCAL, Options
 from collectives.advise.cost_model import Step
 from wirecodec.cli.units import format_bandwidth, format_seconds
 
-__all__ = ["MAX_ERROR", "check_targets", "describe_settings", "format_page"]
+__all__ = ["MAX_ERROR", "check_targets", "describe_settings", "format_page", "list_cells", "list_runs"]
 
 MAX_ERROR = 0.15
 """Largest relative error of a prediction."""
@@ -26,7 +27,8 @@ step is the slowest rank's. Dense, fp16 and PowerSGD are summed in the fewest me
 bytes, as by MPI's recursive halving and doubling. Ranks' supports are independent, the worst case for split.
 Each rank computes on one core like one of this machine; faster processors favour compression more. Only time
 is compared; [training.md](training.md) has the quality. A cell has the fastest system, and how many times as
-fast as dense it is; the pictures have all numbers of ranks.
+fast as dense it is; the pictures and [cells.csv](scale/cells.csv), with the seconds of all systems, have all
+ranks and bandwidths.
 """
 SITES = """{ranks} ranks are on one fast network, at {bandwidth} each, and share the link of their site, whose
 bandwidths are the rows. Ranks sum densely within a site, and exchange parts between sites
@@ -53,11 +55,12 @@ STEPS_NOTE = """Training steps over the same networks: ms of computing; predicte
 `wirecodec advise --compute`, and measured; the error. *Computing* is the same step without exchange, in turns
 with it, of all ranks at once. On an emulated accelerator, forward waits 0.1 s and backward 0.2 s. The steps
 with *overlap* are DistributedDataParallel's over gloo: its own all-reduce, and this library's hook per
-bucket. Overlap on cores that compute the gradients made no step shorter.
+bucket. Overlap on cores that compute the gradients made no step shorter. [runs.csv](scale/runs.csv) has all
+exchanges and steps.
 """
 SHOWN_RANKS = (4, 16, 64, 256, 1024)
-SHOWN_BANDWIDTHS = (1e8, 1e9, 1e10)
-"""Columns of the maps on the page; bits per second in the tables of times."""
+SHOWN_BANDWIDTHS = (1e7, 1e8, 1e9, 1e10, 1e11)
+"""Columns and rows of the maps on the page: ranks, and bits per second."""
 
 
 def describe_settings(step: Step, latency: float) -> str:
@@ -148,9 +151,6 @@ def format_page(
     for model, cells in maps.items():
         parts += [f"### {model}\n", _format_local(cells)]
     parts += ["## What arrives\n", ARRIVES, _format_arrivals(arrivals)]
-    parts += ["## Time of a step\n"]
-    for model, cells in maps.items():
-        parts += [f"### {model}\n", _format_times(cells)]
     parts += ["## Rates\n", "Processor time of one thread.\n", _format_rates(rates)]
     parts += ["## Real runs\n"]
     parts += (
@@ -163,6 +163,54 @@ def format_page(
     for model in dict.fromkeys(c.run.model for c in steps):
         parts += [f"### {model}\n", _format_steps([c for c in steps if c.run.model == model])]
     return "\n".join(parts)
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Predicted seconds of a step of one system, as a row of a data file; bandwidth in bits per second."""
+
+    model: str
+    sites: bool
+    ranks: int
+    bandwidth: float
+    system: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Real exchange or step, as a row of a data file; times in seconds, ``computing`` 0 for exchanges."""
+
+    model: str
+    link: str
+    ranks: int
+    system: str
+    computing: float
+    predicted: float
+    measured: float
+    error: float
+
+
+def list_cells(maps: Mapping[str, Sequence[Cell]], sites: Mapping[str, Sequence[Cell]]) -> list[Seconds]:
+    """List the seconds of every system in every cell, for a data file."""
+    return [
+        Seconds(model, found is sites, cell.network.ranks, 8 * cell.network.bandwidth, name, seconds)
+        for found in (maps, sites)
+        for model, cells in found.items()
+        for cell in cells
+        for name, seconds in cell.seconds.items()
+    ]
+
+
+def list_runs(checked: Sequence[CheckedTime]) -> list[Checked]:
+    """List all real runs, for a data file."""
+    return [
+        Checked(
+            *(c.run.model, c.run.link, c.run.network.ranks, c.run.system),
+            *(c.run.computing, c.predicted, c.run.seconds, c.error),
+        )
+        for c in checked
+    ]
 
 
 def _answer(maps: Mapping[str, Sequence[Cell]], checked: Sequence[CheckedTime]) -> str:
@@ -205,11 +253,13 @@ def _format_arrivals(arrivals: Mapping[int, Mapping[str, float]]) -> str:
 
 
 def _pivot(cells: Sequence[Cell], texts: Sequence[str]) -> str:
-    """Format a table with a row per bandwidth and a column per number of ranks that is shown."""
+    """Format a table with a row per bandwidth and a column per number of ranks, of those that are shown."""
     ranks = [n for n in dict.fromkeys(cell.network.ranks for cell in cells) if n in SHOWN_RANKS]
+    found = {cell.network.bandwidth for cell in cells}
+    bandwidths = {one for one in found if 8 * one in SHOWN_BANDWIDTHS} or found
     rows: dict[str, list[str]] = {}
     for cell, text in zip(cells, texts, strict=True):
-        if cell.network.ranks in ranks:
+        if cell.network.ranks in ranks and cell.network.bandwidth in bandwidths:
             rows.setdefault(format_bandwidth(cell.network.bandwidth), []).append(text)
     return format_markdown(
         ["ranks", *(f"{n:,}" for n in ranks)], [[name, *row] for name, row in rows.items()]
@@ -228,21 +278,6 @@ def _format_local(cells: Sequence[Cell]) -> str:
             for c in cells
         ],
     )
-
-
-def _format_times(cells: Sequence[Cell]) -> str:
-    """Format the times of all systems at some of the networks."""
-    ranks = list(dict.fromkeys(cell.network.ranks for cell in cells))
-    chosen = {ranks[0], ranks[-1]}
-    rows = [
-        [
-            f"{format_bandwidth(cell.network.bandwidth)}, {cell.network.ranks:,} ranks",
-            *(format_seconds(cell.seconds[name]) for name in SYSTEMS),
-        ]
-        for cell in cells
-        if cell.network.ranks in chosen and 8 * cell.network.bandwidth in SHOWN_BANDWIDTHS
-    ]
-    return format_markdown(["network", *SYSTEMS], rows)
 
 
 def _format_rates(rates: Mapping[str, Rates]) -> str:
@@ -281,6 +316,7 @@ def _format_rates(rates: Mapping[str, Rates]) -> str:
 
 def _format_check(checked: Sequence[CheckedTime]) -> str:
     """Format the exchanges with a row per system, below the links that were measured."""
+    checked = _pick_shown(checked)
     columns = dict.fromkeys(map(_name_case, checked))
     links = [
         statistics.median_low(c.run.network.bandwidth * 8e-6 for c in checked if _name_case(c) == case)
@@ -309,12 +345,19 @@ def _format_check(checked: Sequence[CheckedTime]) -> str:
 
 def _format_steps(checked: Sequence[CheckedTime]) -> str:
     """Format the steps with a row per system."""
+    checked = _pick_shown(checked)
     columns = list(dict.fromkeys(map(_name_case, checked)))
     cells = []
     for c in checked:
         computing, *times = (f"{1e3 * x:.0f}" for x in (c.run.computing, c.predicted, c.run.seconds))
         cells.append((c.run.system, _name_case(c), f"{computing}; {', '.join(times)}; {c.error:+.1%}"))
     return format_markdown(["run", *columns], pivot_rows(cells, columns))
+
+
+def _pick_shown(checked: Sequence[CheckedTime]) -> list[CheckedTime]:
+    """Return the runs of the fewest and of the most ranks."""
+    ranks = [c.run.network.ranks for c in checked]
+    return [c for c in checked if c.run.network.ranks in (min(ranks), max(ranks))]
 
 
 def _name_case(checked: CheckedTime) -> str:

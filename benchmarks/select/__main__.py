@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             counts = plot.list_counts(accuracies)
             write_rows(FIGURES / "counts.csv", counts)
+            write_rows(FIGURES / "accuracy.csv", report.list_accuracies(accuracies))
             plot.draw(RESULTS, read_rows(FIGURES / "gains.csv", plot.Gain), counts)
             return
         if options.quick:
@@ -86,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gains, counts = plot.list_gains(measurements[0]), plot.list_counts(measurements[1])
     write_rows(FIGURES / "gains.csv", gains)
     write_rows(FIGURES / "counts.csv", counts)
+    write_rows(FIGURES / "speeds.csv", report.list_speed_ups(measurements[0]))
+    write_rows(FIGURES / "accuracy.csv", report.list_accuracies(measurements[1]))
+    write_rows(FIGURES / "slow_inputs.csv", report.list_slow_inputs(measurements[2]))
     plot.draw(RESULTS, gains, counts)
 
 

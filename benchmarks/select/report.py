@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.common.results import format_markdown, pivot_rows
@@ -11,7 +12,15 @@ from benchmarks.select.count_accuracy import CountAccuracy
 from benchmarks.select.slow_inputs import SlowInput
 from benchmarks.select.speeds import FUSED, TOPK, SchemeSpeed, Speed
 
-__all__ = ["compute_speed_up", "find_baseline", "format_answer", "format_page"]
+__all__ = [
+    "compute_speed_up",
+    "find_baseline",
+    "format_answer",
+    "format_page",
+    "list_accuracies",
+    "list_slow_inputs",
+    "list_speed_ups",
+]
 
 PICTURES = """![speed-up over top-k](select.png)
 
@@ -29,17 +38,21 @@ SPEEDS = """This section corresponds to figures 1b and 16e-g of the SIDCo paper:
 that sorts or partitions, on a CPU. The paper has DGC slower than top-k there. Each cell is the speed-up over
 *{baseline}*, then, in parentheses, over `topk`, on one thread. `sidco(δ, mode=faithful)` has one stage,
 as the paper's selector has in its first step. `threshold` uses the threshold that keeps a fraction δ of
-Laplace values. `adacomp(50)` reads two arrays.
+Laplace values. [speeds.csv](select/speeds.csv) has all selectors; `adacomp(50)` reads two arrays.
 """
+SHOWN = (TOPK, "sidco(δ)", "sidco(δ, mode=faithful)", "dgc(δ)", "redsync(δ)", "threshold")
+"""Selectors of the tables of speed-ups."""
 COUNTS_HEADER = "## Accuracy of the count"
 ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
 iterations and, in parentheses, its minimum and maximum. Every selector receives the same gradients, those of
 a training run with dense gradients, from its first step. With feedback, each selector has its own residual.
 SIDCo-E, -GP and -P are `sidco(δ, mode=faithful)` with the paper's three distributions, starting with one
-stage.
+stage. [accuracy.csv](select/accuracy.csv) also has the streams without feedback, and synthetic ones.
 """
-SLOW_INPUTS = """Reads of `topk` on one thread. An adversary who knows the code can mislead its first sample.
-The positions of the second sample depend on the clock. It is misled only in this test, which fixes the clock.
+SLOW_INPUTS = """Most reads of `topk` on one thread. An adversary who knows the code can mislead its first
+sample. The positions of the second sample depend on the clock. It is misled only in this test, which fixes
+the clock.
+[slow_inputs.csv](select/slow_inputs.csv) has each input.
 """
 SCHEMES = """Reads of the dense array on one thread; `prepare` is a Compressor's step.
 """
@@ -61,9 +74,7 @@ def format_page(
     parts += [_format_speed_ups([s for s in speeds if s.density == density]) for density in DENSITIES]
     parts.append(format_counts(accuracies))
     densities = [f"{density:g}" for density in DENSITIES]
-    suffixes = ("", "; first sample misled", "; both samples misled")
-    rows = [[i.name + suffixes[i.misled_samples], *(f"{r:.2f}" for r in i.reads)] for i in inputs]
-    parts += ["## Slow inputs\n", SLOW_INPUTS, format_markdown(["reads", *densities], rows)]
+    parts += ["## Slow inputs\n", SLOW_INPUTS, format_markdown(["inputs", *densities], _list_slowest(inputs))]
     rows = [
         [f"`{s.scheme}`".replace("|", "·"), *(f"{t:.2f}" for t in (s.encode, s.decode_add, s.prepare))]
         for s in schemes
@@ -75,11 +86,84 @@ def format_page(
 def format_counts(accuracies: Sequence[CountAccuracy]) -> str:
     """Format the section about the accuracy of the count."""
     parts = [f"{COUNTS_HEADER}\n", ACCURACY]
-    for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in accuracies):
-        found = [a for a in accuracies if (a.stream, a.feedback) == (stream, feedback)]
-        if len(found[0].ratios) > 1:
-            parts.append(_format_accuracy(found))
+    several = [a for a in accuracies if len(a.ratios) > 1]
+    several = [a for a in several if a.real and a.feedback] or several
+    for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in several):
+        parts.append(_format_accuracy([a for a in several if (a.stream, a.feedback) == (stream, feedback)]))
     return "\n".join(parts)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """k̂/k of a selector on a stream of gradients, as a row of a data file."""
+
+    stream: str
+    feedback: bool
+    iterations: int
+    selector: str
+    density: float
+    mean: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Speed-up of a selector on one thread over another one's, as a row of a data file."""
+
+    array: str
+    density: float
+    selector: str
+    over_baseline: float
+    over_topk: float
+
+
+def list_speed_ups(speeds: Sequence[Speed]) -> list[Gain]:
+    """List the speed-ups of all selectors over the baseline and over ``topk``, for a data file."""
+    baseline = find_baseline(speeds)
+    return [
+        Gain(s.array, s.density, s.name, *(compute_speed_up(speeds, s, name) for name in (baseline, TOPK)))
+        for s in speeds
+        if s.threads == 1 and s.name != FUSED
+    ]
+
+
+@dataclass(frozen=True)
+class Slowness:
+    """Reads of ``topk`` for an input at a density, as a row of a data file."""
+
+    input: str
+    misled_samples: int
+    density: float
+    reads: float
+
+
+def list_accuracies(accuracies: Sequence[CountAccuracy]) -> list[Accuracy]:
+    """List the counts on all streams, for a data file."""
+    found = []
+    for a in accuracies:
+        ends = (sum(a.ratios) / len(a.ratios), min(a.ratios), max(a.ratios))
+        found.append(Accuracy(a.stream, a.feedback, len(a.ratios), a.name, a.density, *ends))
+    return found
+
+
+def list_slow_inputs(inputs: Sequence[SlowInput]) -> list[Slowness]:
+    """List the reads of all slow inputs, for a data file."""
+    return [
+        Slowness(i.name, i.misled_samples, density, reads)
+        for i in inputs
+        for density, reads in zip(DENSITIES, i.reads, strict=True)
+    ]
+
+
+def _list_slowest(inputs: Sequence[SlowInput]) -> list[list[str]]:
+    """List the most reads of the inputs that mislead no sample, one, or both."""
+    names = ("no sample misled", "first sample misled", "both samples misled")
+    rows = []
+    for misled, name in enumerate(names):
+        found = [i.reads for i in inputs if i.misled_samples == misled]
+        rows.append([f"{len(found)}: {name}", *(f"{max(reads):.2f}" for reads in zip(*found, strict=True))])
+    return rows
 
 
 def replace_counts(
@@ -152,7 +236,7 @@ def _format_reads(array: str, speeds: Sequence[Speed]) -> str:
 
 def _format_speed_ups(speeds: Sequence[Speed]) -> str:
     baseline = find_baseline(speeds)
-    chosen = [s for s in speeds if s.threads == 1 and s.name != FUSED]
+    chosen = [s for s in speeds if s.threads == 1 and (s.name in SHOWN or s.peer)]
 
     def format_cell(s: Speed) -> str:
         over, ours = compute_speed_up(speeds, s, baseline), compute_speed_up(speeds, s, "topk(δ)")

@@ -112,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(write_result("step", TITLE, text))
         write_rows(FIGURES, plot.list_bars(rows))
         write_rows(FIGURES.with_name("steps.csv"), list_steps(rows))
+        write_rows(FIGURES.with_name("stages.csv"), report.list_stages(rows))
         plot.draw(PICTURE, plot.list_bars(rows))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from benchmarks.common.results import format_markdown, pivot_rows
@@ -16,7 +17,7 @@ from benchmarks.step.targets import check_targets
 from benchmarks.step.threads import ELEMENTS as DIVIDED_ELEMENTS
 from benchmarks.step.threads import MANY_THREADS, TENSORS, StageTime, format_threads
 
-__all__ = ["format_page"]
+__all__ = ["format_page", "list_stages"]
 
 STEPS = f"""A step is forward, backward with the exchange of gradients, and SGD, over gloo. All systems are in
 one process per rank and take turns, with `gradient_as_bucket_view=True` and one thread per rank. Links other
@@ -31,13 +32,14 @@ computing alone, relative to that of a floor. The floor is computing alone, one 
 in place, one zero fill, and the bytes sent at the link's rate. *kB sent*: headers and payloads on loopback.
 *Exchanges*: all-gathers and transfers, which follow one another; of torch's hooks, all-reduces. At
 "{DELAY}", each message and each all-gather arrives {1e3 * DELAY_SECONDS:g} ms later, which torch's hooks
-cannot emulate; the floor has one such delay. [steps.csv](step/steps.csv) also has the lowest and the
-highest time, the CPU time of rank 0, the bytes by the link's counter, and the floors.
+cannot emulate; the floor has one such delay. [steps.csv](step/steps.csv) also has steps of 4 ranks, the
+lowest and the highest time, the CPU time of rank 0, the bytes by the link's counter, and the floors.
 """
 STAGE_TEXT = """Milliseconds per step of the thread that exchanges, in parentheses its CPU time, with two
 ranks on loopback, in steps of their own, in which functions of the library are wrapped. Payloads that
 travel behind the headers count as headers. *Rest* is what remains of the hook's exchange. With
-`overlap=True`, another thread encodes most buckets ahead, which does not count.
+`overlap=True`, another thread encodes most buckets ahead, which does not count. [stages.csv](step/stages.csv)
+has all systems.
 """
 MEMORY = """Peak of a process's memory while a system is built and takes its first steps, above that of the
 model alone, in float32 numbers per parameter. Two ranks on loopback.
@@ -50,6 +52,31 @@ float32 in {tensors} tensors: ms with one thread; with two; *parallel*, the frac
 threads divide; and computed from it, ms with {threads}. Times are the least of several rounds. The memory's
 bandwidth, which threads share, is left out.
 """
+
+
+FEWEST, SHOWN_SYSTEMS = 2, ("topk", "budget(0.25), group")
+"""Ranks of the tables of steps, and systems of the table of stages; data files have the others."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Milliseconds of a stage of the hook, and of CPU time, as a row of a data file."""
+
+    model: str
+    system: str
+    stage: str
+    milliseconds: float
+    cpu: float
+
+
+def list_stages(rows: Sequence[Row]) -> list[Stage]:
+    """List the stages of all systems with two ranks on loopback, for a data file."""
+    return [
+        Stage(row.model, row.system, stage, 1e3 * wall, 1e3 * cpu)
+        for row in rows
+        if (row.ranks, row.link) == (FEWEST, LOOPBACK) and row.stages
+        for stage, (wall, cpu) in row.stages.items()
+    ]
 
 
 def format_page(
@@ -83,6 +110,8 @@ def format_page(
     for _, group in groupby(rows, key=lambda row: (row.model, row.ranks)):
         chosen = list(group)
         first = chosen[0]
+        if first.ranks > FEWEST:
+            continue
         size = f"{first.parameters / 1e6:.1f}M parameters in {first.tensors} tensors"
         parts += [f"### {first.model}, {first.ranks} ranks: {size}\n", _format_steps(chosen)]
     base = [row for row in rows if (row.ranks, row.link) == (2, LOOPBACK)]
@@ -138,7 +167,7 @@ def _format_time(row: Row) -> str:
 
 def _format_stages(rows: Sequence[Row]) -> str:
     lines = []
-    for row in (row for row in rows if row.stages):
+    for row in (row for row in rows if row.stages and row.system in SHOWN_SYSTEMS):
         pairs = [row.stages[stage] for stage in STAGES]
         pairs.append([sum(pair[i] for pair in pairs) for i in (0, 1)])
         lines.append(

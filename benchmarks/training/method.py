@@ -4,9 +4,8 @@ from __future__ import annotations
 
 __all__ = ["COUNTS", "FURTHER_RUNS", "METHOD", "NOTES", "PROVENANCE"]
 
-COUNTS = """The papers' claims about training ([a table](#the-papers-claims-about-training) has each). Not
-tried: other data sets and networks, more than 16 workers, times on GPUs. Of an undecided claim, the interval
-includes both answers, or seeds are missing: `python -m benchmarks.training --verdicts` runs them.
+COUNTS = """The papers' claims about training ([those decided](#the-papers-claims-about-training)). Not tried:
+other data sets and networks, more than 16 workers, times on GPUs.
 """
 
 NOTES = {
@@ -53,23 +52,20 @@ Compressor. Every container is encoded and decoded.
 Figures:
 
 - *Bits*: of the real containers (or tensors) that a worker sends, per parameter, worker and step; computed
-  for *SparseLoCo, 14 bits per element*. A worker of a gathered system receives all others' messages; one of
-  Ok-Topk about as much as it sends.
+  for *SparseLoCo, 14 bits per element*.
 - *Worse than dense*: relative, negative if better; of the distance from 100 % for accuracies and hit rates.
 - *±*: standard deviation of the test metric over seeds, and their number; the metric is the mean.
 - `*`: the best rate is at the edge of the grid, so a better one may be outside. *Provisional*: grid points
   have no result yet.
-- [systems.csv](training/systems.csv): every system, also those of papers and ablations that the tables of
-  claims and choices judge; best settings, inner and outer for local updates; `milliseconds`, CPU time of
-  compression per worker and step on one thread, on machines that differ twofold; `steps`, until the mean
-  training loss over 1/30 of the run is at most 1.05 × dense's final one.
-- [The picture](training.png) has local updates every 4, 8 and 16 steps only.
+- [systems.csv](training/systems.csv) has every system, also those of few seeds, of papers and of ablations.
+  It has the best settings; `milliseconds`, CPU time of compression per worker and step on one thread, on
+  machines that differ twofold; `steps`, until the mean training loss over 1/30 of the run is at most 1.05 ×
+  dense's.
 
 Settings:
 
 - Every system tries the same grid of rates and momenta with seed 0. The best on validation is reported on
-  test. Rates rise, then fall as a cosine to 5 %. Each task has
-  [the systems that its questions need](../training/tasks/systems.py).
+  test. Rates rise, then fall as a cosine to 5 %.
 - Systems for the papers' claims, *one worker alone* and those with a delay try at most three points: the best
   one of a similar system, and the next rates at its momentum.
 - Systems with corrected momentum use the grid's momentum before the exchange, and none after it.
@@ -83,8 +79,7 @@ Settings:
 Chosen with test results in view, which other systems were not:
 
 - Local updates with a budget: steps between exchanges, outer settings and inner momentum 0.5, in 60 runs of
-  text-lstm with seed 0 (44 of 600 steps, 16 of 1,200); in [34 runs](#text-long) of text-long, steps and the
-  share that is kept.
+  text-lstm with seed 0; in [34 runs](#text-long) of text-long, steps and the share that is kept.
 - *Half of the rest kept* on text-lstm: the 12 steps, in 5 runs; 2 runs before every step at 0.1 bits.
 - Local updates every 6, 24 and 32 steps, with the context codec, 0.07 bits, or 0.1 % per step, and
   images-long: added to reach targets. The targets take the best system on test.
@@ -97,5 +92,4 @@ Names:
 - *14 bits per element*: SparseLoCo's messages as its authors' code writes them, 64 elements of each block.
   This model's blocks are at most 52 x 52 in place of 64 x 64: 0.012 bits per step in place of 0.0073.
 - `fft` transforms each tensor by itself; *FFT, … % left out* all as one vector, as `recipe("fft")`.
-- *text-long*: runs in stacks on a GPU have TF32 products.
 """

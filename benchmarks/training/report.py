@@ -10,23 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common.results import format_markdown
-from benchmarks.common.tables import append_rows
-from benchmarks.training.choices import CHOICES, format_choices
+from benchmarks.common.tables import write_rows
+from benchmarks.training.choices import CHOICES, format_choices, list_answers
 from benchmarks.training.claims import CLAIMS
 from benchmarks.training.method import COUNTS, FURTHER_RUNS, METHOD, NOTES, PROVENANCE
 from benchmarks.training.plan import Plan
-from benchmarks.training.rows import Row, collect_rows, compare
+from benchmarks.training.rows import SEEDS, Row, collect_rows, compare
 from benchmarks.training.runs import load_results
 from benchmarks.training.systems.system import System
 from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Task
-from benchmarks.training.verdicts import format_claims, format_counts, judge_all
+from benchmarks.training.verdicts import format_claims, format_counts, judge_all, list_records
 
 __all__ = ["Details", "format_answer", "format_page", "format_tasks", "write_details"]
 
 HEADER = ["system", "bits", "test", "worse than dense", "± (seeds)"]
 DETAILS = "systems.csv"
 """Data file beside the results, with every figure of the systems."""
+ANSWERS, RECORDS = "choices.csv", "claims.csv"
+"""Data files of all choices, and of all claims of papers."""
 OWN, OTHER = "budget 0.25", "PowerSGD, rank 4"
 """Systems of the answer."""
 
@@ -91,7 +93,7 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
     judged = judge_all(found, tasks)
     parts = [f"{format_answer(found, tasks)}{COUNTS}\n{format_counts(judged)}"]
     parts.append(f"`make bench-training`. {_format_versions(versions)}\n\n{PROVENANCE}\n{METHOD}")
-    parts += [format_targets(found, tasks), format_choices(found, tasks), format_claims(judged)]
+    parts += [format_targets(found, tasks), format_choices(list_answers(found, tasks)), format_claims(judged)]
     others = [task for task in tasks if _is_in_details(task, found[task.name])]
     parts += [
         _format_task(plan, task, systems, found[task.name], whole=False)
@@ -166,12 +168,15 @@ def format_answer(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> 
 
 
 def write_details(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> Path:
-    """Write every row with its settings and times to a data file beside the results; return its path."""
+    """Write every row with its settings and times to a data file; return its path.
+
+    Beside it are the files of all choices and all claims.
+    """
     path = plan.folder / DETAILS
-    path.unlink(missing_ok=True)
-    append_rows(
-        path, (one for task in tasks for one in _list_details(task, collect_rows(plan, task, systems)))
-    )
+    found = {task.name: collect_rows(plan, task, systems) for task in tasks}
+    write_rows(path, [one for task in tasks for one in _list_details(task, found[task.name])])
+    write_rows(plan.folder / ANSWERS, list_answers(found, tasks))
+    write_rows(plan.folder / RECORDS, list_records(judge_all(found, tasks)))
     return path
 
 
@@ -203,8 +208,9 @@ def _detail(task: Task, row: Row, dense: float) -> Details:
 def _format_task(
     plan: Plan, task: Task, systems: Sequence[System], rows: Sequence[Row], *, whole: bool
 ) -> str:
-    """Format a task; of a judged one, ``whole`` includes the systems of papers and ablations."""
+    """Format a task; of a judged one, ``whole`` includes systems of few seeds, of papers and ablations."""
     text = [f"## {task.name}\n", f"{_describe_task(plan, task)}\n"]
+    done, absent = {row.system.name for row in rows}, _list_absent(task, systems, rows)
     dense = next((row for row in rows if row.system.name == "dense"), None)
     rates = {settings.rate for settings in task.grid}
     if len(rates) < 3 and len(task.grid) > len(rates):
@@ -224,12 +230,12 @@ def _format_task(
     groups = dict.fromkeys(system.group for system in systems)
     if not whole and task.name in JUDGED:
         groups = dict.fromkeys(group for group in groups if group not in OTHER_GROUPS)
+        rows = [row for row in rows if len(row.tests) >= SEEDS] or rows
     for group in groups:
         chosen = [_format_row(task, row, dense) for row in rows if row.system.group == group]
         lines += [[f"*{group}*", "", "", "", ""], *chosen] if chosen else []
     if lines:
         text.append(format_markdown(HEADER, lines))
-    done = {row.system.name for row in rows}
     text += [
         f"{system}: {note}\n"
         for (name, system), note in NOTES.items()
@@ -238,7 +244,7 @@ def _format_task(
     if tries := FURTHER_RUNS.get(task.name):
         about, changes = tries
         text += [f"### further runs\n\n{about}\n", format_markdown(["change", "validation"], changes)]
-    return "\n".join([*text, *filter(None, [_list_absent(task, systems, rows)])])
+    return "\n".join([*text, *filter(None, [absent])])
 
 
 def _count_on_gpu(plan: Plan, task: Task, system: System) -> tuple[int, int]:

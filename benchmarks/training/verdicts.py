@@ -22,12 +22,14 @@ from benchmarks.training.tasks.task import Task
 __all__ = [
     "NEAR",
     "Judged",
+    "Record",
     "format_claims",
     "format_counts",
     "judge",
     "judge_all",
     "judge_rows",
     "list_cells",
+    "list_records",
 ]
 
 VERDICTS = ("reproduced", "not reproduced", "undecided", "not run")
@@ -180,45 +182,69 @@ def format_counts(judged: Sequence[Judged]) -> str:
     return format_markdown(["claims of", *VERDICTS], [*lines, ["all", *(str(total[k]) for k in VERDICTS)]])
 
 
-def format_claims(judged: Sequence[Judged]) -> str:
-    """Format a table of the claims."""
-    header = ["paper", "claim", "system here", "against", "verdict"]
-    lines = []
+@dataclass(frozen=True)
+class Record:
+    """Judged claim as a row of a data file; ``steps`` are empty for claims about a metric."""
+
+    paper: str
+    claim: str
+    control: bool
+    task: str
+    system: str
+    against: str
+    steps: str
+    verdict: str
+
+
+def list_records(judged: Sequence[Judged]) -> list[Record]:
+    """List all claims for a data file."""
+    found = []
     for one in judged:
         claim = one.claim
-        ours, other = (_count_steps(row) if claim.steps else "" for row in (one.ours, one.other))
-        system = f"{claim.task}: {claim.system}{ours}"
-        lines.append([claim.where, claim.text, system, f"{claim.against}{other}", one.verdict])
+        steps = f"{_count_steps(one.ours)}; {_count_steps(one.other)}" if claim.steps else ""
+        names = (claim.task, claim.system, claim.against)
+        found.append(Record(claim.where, claim.text, claim.is_control, *names, steps, one.verdict))
+    return found
+
+
+def format_claims(judged: Sequence[Judged]) -> str:
+    """Format a table of the claims that are reproduced or not reproduced."""
+    header = ["paper", "claim", "system here", "against", "verdict"]
+    decided = [one for one in judged if one.kind in VERDICTS[:2]]
+    lines = [
+        [record.paper, record.claim, f"{record.task}: {record.system}", record.against, record.verdict]
+        for record in list_records(decided)
+    ]
     return f"## The papers' claims about training\n\n{ABOUT}\n{format_markdown(header, lines)}"
 
 
 def _count_steps(row: Row | None) -> str:
     found = [count for count in row.steps if count is not None] if row else []
-    return f", {statistics.fmean(found):,.0f} steps" if found else ", not reached"
+    return f"{statistics.fmean(found):,.0f}" if found else "not reached"
 
 
-ABOUT = f"""Models and data differ from the papers', so only the direction can agree. A verdict needs
-{SEEDS} seeds of both systems, and uses the interval of [the choices](#what-to-choose). A claim of equality is
-*reproduced* if the whole interval is below +{LEAST:.0%}, and *not reproduced* if the system is *worse* by the
-rule there. A claim of more or less is *reproduced* by that rule, and *not reproduced* if no part of the
-interval is more than {LEAST:.0%} on the claimed side. Everything else is *undecided*.
+ABOUT = f"""[claims.csv](training/claims.csv) has all claims, also the undecided ones. Models and data differ
+from the papers', so only the direction can agree. A verdict needs {SEEDS} seeds of both systems, and uses the
+interval of [the choices](#what-to-choose):
 
-Where a paper allows a loss, it is subtracted, and the interval has to end below 0: 1 % for AdaComp (points
-of an accuracy, a fraction of a perplexity); from the papers' tables, {TABLE_2:.2g} points for ScaleCom's
-Table 2, {TABLE_3:.2g} for its Table 3, {FFT_LOSS:.2g} for FFT. ScaleCom's loss of BLEU has no equivalent in
-perplexity.
+- A claim of equality is *reproduced* if the interval is below +{LEAST:.0%}, and *not reproduced* if the
+  system is *worse* by the rule there.
+- A claim of more or less is *reproduced* by that rule, and *not reproduced* if no part of the interval is
+  more than {LEAST:.0%} on the claimed side.
+- If a paper allows a loss, it is subtracted, and the interval has to end below 0: 1 % for AdaComp (points
+  of an accuracy, a fraction of a perplexity); {TABLE_2:.2g} points for ScaleCom's Table 2, {TABLE_3:.2g} for
+  its Table 3, {FFT_LOSS:.2g} for FFT.
+- Everything else is *undecided*: the interval includes both answers, or seeds are missing.
 
 Differences from the papers:
 
-- All: here every system has its own best rate and momentum; in ScaleCom, AdaComp, SIDCo and FFT, dense's.
+- Every system has its own best rate and momentum; in ScaleCom, AdaComp, SIDCo and FFT, dense's.
 - ScaleCom: with 8 and 16 workers there are 300 steps, in which CLT-k changes each element about three times
-  after the warm-up, and gathered top-k each worker's 1 %; hence the controls, which do not count. It has
-  beta 1 for up to 8 workers, and 0.1 for large batches. `CLT-k by FLOPs` has the rates for 32 samples per
-  worker; images has 16, text-lstm 8; the paper does not state how it adjusts them. Its large batches add
-  workers, from 8 to 64; images-large has 4, with 64 examples each in place of 16. Its local top-k degrades
-  a Transformer; ours is a ResNet. Other betas and large data sets with beta 1 were not tried.
+  after the warm-up; hence the controls, which do not count. Beta is 1 for up to 8 workers, and 0.1 for large
+  batches. `CLT-k by FLOPs` has the rates for 32 samples per worker; images has 16, text-lstm 8. Its large
+  batches add workers, from 8 to 64; images-large has 4, with 64 examples each in place of 16. Its local top-k
+  degrades a Transformer; ours is a ResNet. Its BLEU has no equivalent in perplexity.
 - FFT: its TernGrad leaves out the last layer. Its range is ±1; ours is each chunk's. θ = 0 is the gradient.
-- AdaComp: Adam on a CNN only.
 - DeepReduce: gradients of recommendations are mostly zeros, so `deepreduce-sparse` takes 1.7 bits per
   parameter, and the paper's, with 40 % zeros, 18.8. Its NCF has Adam; recommendations SGD. It counts steps
   until an accuracy; here they end at dense's training loss.

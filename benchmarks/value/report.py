@@ -22,15 +22,13 @@ parameters, scales, maps of sorted values. In parentheses: the ratio to the rate
 actual error. An error is ‖decoded - v‖ / ‖v‖. All values are in the order of their indices.
 
 Times are minima over many calls on one thread, encode / decode, in multiples of `np.copyto` of the same
-float32 values in the same run. All coders decode into new memory. `raw` copies nothing.
-
-Third-party software is in italics, tuned to the error in its name. "unsupported": the codec cannot encode the
-vector. ~: random codec.
+float32 values in the same run. All coders decode into new memory. `raw` copies nothing. Third-party software
+is in italics, tuned to the error in its name. ~: random codec.
 """
 DATA = f"""[measurements.csv](value/measurements.csv) has all settings on all vectors, also their largest 10 %
-and 0.1 %, each with sizes, errors and times. It has the largest single error (max_error) and the mean of
-sign(v)·(decoded - v) (bias), both relative to the root mean square of v. A positive bias means that
-magnitudes grow. For random codecs it is the mean over {SEEDS} seeds, or over the chunks of one seed.
+and 0.1 %, with sizes, errors and times. It has the largest single error (max_error) and the mean of
+sign(v)·(decoded - v) (bias, positive if magnitudes grow), both relative to the root mean square of v. Figures
+of random codecs are means over {SEEDS} seeds, or over the chunks of one seed.
 [bounds.csv](value/bounds.csv) has all bounds.
 """
 BOUND = """Shannon's rate-distortion bound for independent values of a known distribution at a mean squared
@@ -60,6 +58,9 @@ LEFT_OUT = frozenset(
         *("3lc(sparsity=1.75)", "sketchml(buckets=16)"),
         *(f"error-bounded(error={error})" for error in (0.2, 0.02)),
         *(f"auto-value(error={error})" for error in (0.1, 0.05, 0.001)),
+        *("offset-float(bits=6)", "offset-float(bits=8, rounding=stochastic)"),
+        *("mean", "qsgd(norm=l2)", "sketchml(buckets=256)", "terngrad(clip=2.5)", "deflate"),
+        *("pcodec", "fp8 e5m2", "zstd-3", "error-bounded(error=0.05)", "auto-value(error=0.01)"),
         *(f"{name}, 5 %" for name in ("pcodec, integers", "SZ3", "zfp", "blosc2, rounded")),
     }
 )
@@ -96,7 +97,9 @@ def format_page(
             parts += _format_group(group, [m for m in measurements if m.group == group])
     else:
         parts += _format_selection([m for m in measurements if m.coder not in LEFT_OUT])
-    shown = curves if every else {key: curve for key, curve in curves.items() if key[1] == TOP}
+    shown = (
+        curves if every else {(group, TOP): curves[group, TOP] for group in SHOWN if (group, TOP) in curves}
+    )
     parts += ["## Rate-distortion bound\n", BOUND, _format_bounds(shown), *rest.sections]
     return "\n".join(part for part in parts if part)
 

@@ -21,16 +21,24 @@ from benchmarks.papers.adacomp import (
     Result,
     Run,
 )
-from benchmarks.papers.pages.table import NOT_TRIED, PARTLY, REPRODUCED, WRONG, Row, format_rows
+from benchmarks.papers.pages.table import NOT_TRIED, PARTLY, REPRODUCED, WRONG, Row, Table, format_rows
 
-__all__ = ["Rate", "find_best", "format_section", "list_rows", "read_rates", "read_trained_rate"]
+__all__ = [
+    "Rate",
+    "find_best",
+    "format_section",
+    "list_rows",
+    "list_stress",
+    "read_rates",
+    "read_trained_rate",
+]
 
 MARGIN = 0.01
 """Test error above dense training's that Figure 7 accepts."""
 
 
-def format_section(found: Result) -> str:
-    """Format AdaComp's part of the page."""
+def list_stress(found: Result) -> Table:
+    """List the stress tests of all methods and bins, for a data file."""
     rows = [
         [
             f"{run.method}, {run.bin}{', FC alone' if run.scope == 'FC' else ''}",
@@ -44,6 +52,11 @@ def format_section(found: Result) -> str:
         for run in (*found.runs, *found.dense_layers, *found.mixed)
     ]
     header = ["method, bin", "rate", "test error", "RG, first quarter", "RG, end", "dW, end", "range of RG"]
+    return Table(header, rows)
+
+
+def format_section(found: Result) -> str:
+    """Format AdaComp's part of the page."""
     return f"""## AdaComp (Chen et al., 2018)
 
 {format_rows(list_rows(found))}
@@ -52,11 +65,11 @@ def format_section(found: Result) -> str:
 All layers compressed alike, or *FC alone*, the fully connected ones, as in Figure 5. Momentum 0.9,
 {found.steps} steps; dense training ends with a test error of {found.baselines[BATCH]:.1%}. *Local
 Selection*: `adacomp(factor=1)`; *Dryden*: top-k with one mean per sign; *Seide*: one bit of every element,
-for the convolutions. The rate counts 8 bits per element sent for bins below 64, 16 for larger ones. RG and
-dW: 95th percentiles of the magnitudes of residual and gradient, first seed. Rates and test errors: means of
-{len(SEEDS)} seeds. Pictures: all layers compressed.
+for the convolutions. The rate counts 8 bits per element sent for bins below 64, 16 for larger ones.
+[adacomp_stress.csv](papers/adacomp_stress.csv) has rates and test errors, means of {len(SEEDS)} seeds, and RG
+and dW: 95th percentiles of the magnitudes of residual and gradient, first seed. Pictures: all layers
+compressed.
 
-{format_markdown(header, rows)}
 ![test error over rate](papers_adacomp.png)
 ![residuals over steps](papers_adacomp_residuals.png)
 ![histogram of the residuals](papers_adacomp_histogram.png)

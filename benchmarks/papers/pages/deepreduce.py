@@ -15,37 +15,29 @@ from benchmarks.papers.pages.table import (
     REPRODUCED,
     WRONG,
     Row,
+    Table,
     format_rows,
     read_milliseconds,
 )
 from benchmarks.value.papers import DecodedGradient
 
-__all__ = ["format_section", "list_rows"]
+__all__ = ["format_section", "list_rates", "list_rows"]
 
 
 def format_section(found: Result) -> str:
     """Format DeepReduce's part of the page."""
-    header = ["rate", *(f"{policy}: kept, volume, error" for policy in ("P0", "P1", "P2", PRINTED))]
-    rows = []
-    for rate in RATES:
-        cells = []
-        for point in (p for p in found.points if p.rate == rate):
-            text = f"{point.kept:.1%}, {point.volume:.2f}, {point.error:.2f}"
-            cells.append(f"{text} (refused)" if point.refused else text)
-        rows.append([f"{rate:g}", *cells])
     fits = [[fit.codec, f"{fit.error:.2%}", f"{fit.nbytes:.3f}"] for fit in found.fits]
     return f"""## DeepReduce (Xu et al., 2021)
 
 {format_rows(list_rows(found))}
 ### Figure 6: policies over the false-positive rate
 
-The largest 1 % of residual + gradient of a ResNet-20. *Kept*: the fraction that arrives; *volume*: filter
-and float32 values relative to 8 bytes per element; *error*: relative to the norm of the 1 %. Values at
-false positives are the gradient's own. *P2* is this library's: it skips every list that holds a selected
-element. *P2 as printed*: Algorithm 1 with random hash functions, but it stops at r elements. *Refused*:
+The largest 1 % of residual + gradient of a ResNet-20. [deepreduce_rates.csv](papers/deepreduce_rates.csv)
+has the fraction that is kept, the volume (filter and float32 values relative to 8 bytes per element), and the
+error (relative to the norm of the 1 %). *P2* is this library's: it skips every list that holds a selected
+element. *P2 as printed* is Algorithm 1 with random hash functions, but it stops at r elements. *Refused*:
 above 2.5 positives per element, which readers refuse at no cost ([codecs.md](codecs.md)).
 
-{format_markdown(header, rows)}
 ![fraction kept and volume over the rate](papers_deepreduce.png)
 
 ### Figure 5, section 6.2: curve fits
@@ -64,6 +56,20 @@ feedback, which would fill the zeros. Steps are fewer with the larger batch. QSG
 bits, as in the paper. The last two rows are this library's.
 
 {format_sparse(found)}"""
+
+
+def list_rates(found: Result) -> Table:
+    """List Figure 6's policies at every rate, for a data file."""
+    rows = [
+        [
+            *(f"{p.rate:g}", p.policy, f"{p.kept:.1%}", f"{p.volume:.2f}", f"{p.error:.2f}"),
+            "refused" if p.refused else "",
+        ]
+        for rate in RATES
+        for p in found.points
+        if p.rate == rate
+    ]
+    return Table(["rate", "policy", "kept", "volume", "error", "reader"], rows)
 
 
 def _find_crossing(points: Sequence[PolicyPoint]) -> float | None:

@@ -8,7 +8,16 @@ import collectives as co
 from benchmarks.common.results import format_markdown
 from benchmarks.papers import balanced, comparators, memories
 from benchmarks.papers.layers import NETWORKS, compute_rate
-from benchmarks.papers.pages.table import NOT_TRIED, PARTLY, REPRODUCED, UNDECIDED, WRONG, Row, format_rows
+from benchmarks.papers.pages.table import (
+    NOT_TRIED,
+    PARTLY,
+    REPRODUCED,
+    UNDECIDED,
+    WRONG,
+    Row,
+    Table,
+    format_rows,
+)
 from benchmarks.papers.scalecom import (
     EFFICIENCY,
     METHODS,
@@ -20,7 +29,7 @@ from benchmarks.papers.scalecom import (
     compute_shares,
 )
 
-__all__ = ["format_section", "list_rows"]
+__all__ = ["format_section", "list_model", "list_rows", "list_similarity"]
 
 SPEECH = {"LSTM": 21.0}
 """A weight of an LSTM is used at each of the 21 frames of a sample."""
@@ -30,8 +39,8 @@ SHARED = 0.7
 """Part of the true top 2 %'s area that the local one shares in Figure 2b, at least."""
 
 
-def format_section(found: Result) -> str:
-    """Format ScaleCom's part of the page."""
+def list_similarity(found: Result) -> Table:
+    """List the similarity of the ranks in every run, for a data file."""
     runs = [
         [
             run.name,
@@ -44,20 +53,12 @@ def format_section(found: Result) -> str:
         ]
         for run in found.runs
     ]
+    return Table(["run", "distance", "area", "d/k", "contraction", "γ₀", "loss"], runs)
+
+
+def format_section(found: Result) -> str:
+    """Format ScaleCom's part of the page."""
     sent = [[str(n), f"{gather / 1e3:,.0f}", f"{clt_k / 1e3:,.0f}"] for n, gather, clt_k in found.sent]
-    model_rows = []
-    for teraflops in TERAFLOPS:
-        for minibatch in MINIBATCHES:
-            for workers in WORKERS[::2]:
-                times = {m: compute_shares(workers, minibatch, teraflops, m) for m in METHODS}
-                totals = {m: sum(t) for m, t in times.items()}
-                model_rows.append(
-                    [
-                        f"{teraflops} TFLOPs, {minibatch} images, {workers} workers",
-                        *(f"{times[m][1] / totals[m]:.0%}" for m in METHODS),
-                        *(f"{totals['dense'] / totals[m]:.2f}×" for m in METHODS[1:]),
-                    ]
-                )
     return f"""## ScaleCom (Chen et al., 2020)
 
 {format_rows(list_rows(found))}
@@ -70,8 +71,8 @@ the rate of 2a and 2b, the workers of 2b to 2d, or the ratio of 2c and 2d: here 
 of ranks 0 and 1, first, least and last. *Area*: the magnitudes in the top {memories.TOP:.0%} of both rank 0
 and the mean, over those of the mean's, largest and last. d/k and contraction (the part of the energy that
 is lost) are rank 0's; γ₀ is the true top k's. `co.similarity` measures these of a CLT-k in use.
+[scalecom_similarity.csv](papers/scalecom_similarity.csv) has all runs.
 
-{format_markdown(["run", "distance", "area", "d/k", "contraction", "γ₀", "loss"], runs)}
 ![cosine distance of the memories over the steps](papers_scalecom_memories.png)
 ![Hamming distance d/k over the steps](papers_scalecom_selections.png)
 ![histograms of all magnitudes, of rank 0's top 2 %, and of the true one](papers_scalecom_areas.png)
@@ -84,15 +85,33 @@ Bytes a rank sends for 2,000,000 elements at a ratio of {RATIO:g}, in kB. CLT-k'
 ### Figures 1b and 6: performance model
 
 A parameter server with 32 GB/s, ResNet-50, a compression of 112× as in Figure 1b (Figure 6: about 100×).
-Part of a step's time that is communication, and speed-up over dense. Workers compute at {EFFICIENCY:.0%} of
-the peak; the paper states none, and with this one the numbers are near its own. ScaleCom's 112× is that of
-its values, top-k's that of all its bytes.
+[scalecom_model.csv](papers/scalecom_model.csv) has the part of a step's time that is communication, and the
+speed-up over dense. Workers compute at {EFFICIENCY:.0%} of the peak; the paper states none, and with this one
+the numbers are near its own. ScaleCom's 112× is that of its values, top-k's that of all its bytes.
 
-{format_markdown(["", *METHODS, *(f"speed-up, {m}" for m in METHODS[1:])], model_rows)}
 ![communication per step over the workers, and parts of a step](papers_scalecom_model.png)
 
 {_format_comparison(found.comparisons, found.steps)}
 {_format_splits(found.splits)}"""
+
+
+def list_model() -> Table:
+    """List the performance model's parts of a step, for a data file."""
+    rows = []
+    for teraflops in TERAFLOPS:
+        for minibatch in MINIBATCHES:
+            for workers in WORKERS[::2]:
+                times = {m: compute_shares(workers, minibatch, teraflops, m) for m in METHODS}
+                totals = {m: sum(t) for m, t in times.items()}
+                rows.append(
+                    [
+                        *(str(teraflops), str(minibatch), str(workers)),
+                        *(f"{times[m][1] / totals[m]:.0%}" for m in METHODS),
+                        *(f"{totals['dense'] / totals[m]:.2f}×" for m in METHODS[1:]),
+                    ]
+                )
+    header = ["TFLOPs", "images", "workers", *METHODS, *(f"speed-up, {m}" for m in METHODS[1:])]
+    return Table(header, rows)
 
 
 def _rate_speech(batch: int) -> float:
@@ -175,7 +194,7 @@ def list_rows(found: Result) -> list[Row]:
         Row(
             "Figure 1b: bottleneck of the server",
             "top-k's communication grows with the workers",
-            "table below",
+            "[scalecom_model.csv](papers/scalecom_model.csv)",
             "Our formula: the server's sum grows with the workers.",
             PARTLY,
         ),

@@ -17,6 +17,7 @@ from benchmarks.papers.pages.table import (
     REPRODUCED,
     WRONG,
     Row,
+    Table,
     format_rows,
     read_gpu_speedups,
     read_machine,
@@ -25,7 +26,7 @@ from benchmarks.papers.pages.table import (
 from benchmarks.papers.sidco import FIT_IMAGES, Count, Fitted, Result
 from wirecodec.cli.gradient_stats import DENSITIES as STATS_DENSITIES
 
-__all__ = ["fit_evenly", "format_section", "list_rows"]
+__all__ = ["fit_evenly", "format_section", "list_counts", "list_rows"]
 
 Array = Any
 SIDS = {"exponential": "exponential", "gamma-gp": "gamma", "gp": "Pareto"}
@@ -51,19 +52,20 @@ def format_section(found: Result) -> str:
     ]
     tails = [f"k̂/k, {name}: {', '.join(f'{d:g}' for d in TAILS)}" for name in SIDS.values()]
     names = [quality.name for quality in found.fits[0].sidco.quality]
-    tables = "\n".join(f"{_describe(name)}\n\n{_format_counts(found, name)}" for name in NETWORKS)
+    networks = "\n".join(f"- {name}: {NETWORKS[name].about};" for name in NETWORKS)[:-1] + "."
     return f"""## SIDCo (Abdelmoniem et al., 2021)
 
 {format_rows(list_rows(found))}
 ### Figures 1c, 3c, 3f, 4b, 4d, 5b, 6c, 6f, 9, 11a, 13c, 13f and 18: quality of the count
 
-k̂/k, elements selected over elements asked for, over {found.steps:,} steps of training: mean, central 90 %
-of the steps, and mean loss of the last tenth. Each selector trains its own network, on one worker in place
-of eight, with error feedback and plain gradient descent. *adaptive* and *retargeted* are this library's
-modes. ResNet-20 is theirs, with other images; their other networks need GPUs for days or data. SIDCo's
-controller is the printed one, with its average corrected: that one adds Q - 1 counts and divides by Q.
+k̂/k, elements selected over elements asked for, over {found.steps:,} steps of training.
+[sidco_counts.csv](papers/sidco_counts.csv) has the mean, the central 90 % of the steps, and the mean loss of
+the last tenth. Each selector trains its own network, on one worker in place of eight, with error feedback and
+plain gradient descent. SIDCo's controller is the printed one, with its average corrected: that one adds Q - 1
+counts and divides by Q. ResNet-20 is theirs, with other images. The networks:
 
-{tables}
+{networks}
+
 ![mean and 90 % interval of k̂/k](papers_sidco_quality.png)
 
 In [select.md](select.md#accuracy-of-the-count), all selectors receive the gradients of one dense training.
@@ -87,21 +89,16 @@ def _list_tails(fit: Fitted) -> list[list[tuple[float, ...]]]:
     return [[fit.sidco.staged[sid][STATS_DENSITIES.index(density)] for density in TAILS] for sid in SIDS]
 
 
-def _describe(network: str) -> str:
-    about = NETWORKS[network].about
-    return f"{about[0].upper()}{about[1:]}:"
-
-
-def _format_counts(found: Result, network: str) -> str:
+def list_counts(found: Result) -> Table:
+    """List the counts of every selector on every network, for a data file."""
     rows = []
-    for name, counts in found.of_network(network).items():
-        cells = []
-        for count in counts:
-            low, high = count.interval
-            cells.append(f"{count.ratios.mean():.2f}, {low:.2f}-{high:.2f}, {count.loss:.2g}")
-        rows.append([name, *cells])
-    header = ["selector", *(f"{d:g}: mean, 90 % interval, loss" for d in DENSITIES)]
-    return format_markdown(header, rows)
+    for network in NETWORKS:
+        for name, counts in found.of_network(network).items():
+            for count in counts:
+                low, high = count.interval
+                ends = (f"{x:.2f}" for x in (count.ratios.mean(), low, high))
+                rows.append([network, name, f"{count.density:g}", *ends, f"{count.loss:.2g}"])
+    return Table(["network", "selector", "density", "mean", "low", "high", "loss"], rows)
 
 
 def list_rows(found: Result) -> list[Row]:

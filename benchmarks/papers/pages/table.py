@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.collectives.kept import load
 from benchmarks.common.results import RESULTS, format_markdown
+from benchmarks.common.tables import read_rows
+from benchmarks.gpu.cases import KernelTime
 
 __all__ = [
     "NOT_TRIED",
@@ -18,6 +22,7 @@ __all__ = [
     "VERDICTS",
     "WRONG",
     "Row",
+    "Table",
     "count_claims",
     "format_answer",
     "format_counts",
@@ -27,6 +32,7 @@ __all__ = [
     "read_machine",
     "read_milliseconds",
     "read_speedups",
+    "write_table",
 ]
 
 REPRODUCED, PARTLY, WRONG = "reproduced", "partly", "not reproduced"
@@ -53,6 +59,21 @@ class Row:
     verdict: str = ""
 
 
+@dataclass(frozen=True)
+class Table:
+    """Table that a data file has in place of the page; cells are texts."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def write_table(path: Path, table: Table) -> None:
+    """Write a table as CSV."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([table.header, *table.rows])
+
+
 JUDGED, DRAWINGS = "[training.md](training.md)", "drawings"
 """Our result of rows that another page judges; their result of rows without one."""
 OTHER_MODELS = "Our models; not theirs."
@@ -60,7 +81,7 @@ OTHER_MODELS = "Our models; not theirs."
 
 
 def format_rows(rows: Sequence[Row]) -> str:
-    """Format rows as a Markdown table, and lists of those that are judged elsewhere or not tried."""
+    """Format rows as a Markdown table with numbered notes, and list those judged elsewhere or not tried."""
     elsewhere = [
         row.where if row.difference == OTHER_MODELS else f"{row.where} ({row.difference.rstrip('.')})"
         for row in rows
@@ -68,13 +89,19 @@ def format_rows(rows: Sequence[Row]) -> str:
     ]
     drawings = [row.where for row in rows if row.theirs == DRAWINGS]
     untried = [f"- {row.where}. {row.difference}\n" for row in rows if row.verdict == NOT_TRIED]
-    lines = ["| in the paper | theirs | ours | verdict | difference |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {row.where} | {row.theirs} | {row.ours} | {row.verdict or '–'} | {row.difference} |"
-        for row in rows
-        if row.ours != JUDGED and row.theirs != DRAWINGS and row.verdict != NOT_TRIED
-    ]
+    lines = ["| in the paper | theirs | ours | verdict, note |", "|---|---|---|---|"]
+    notes: list[str] = []
+    for row in rows:
+        if row.ours == JUDGED or row.theirs == DRAWINGS or row.verdict == NOT_TRIED:
+            continue
+        end = row.verdict or "–"
+        if row.difference not in ("", "–"):
+            notes.append(row.difference)
+            end += f", {len(notes)}"
+        lines.append(f"| {row.where} | {row.theirs} | {row.ours} | {end} |")
     text = "\n".join(lines) + "\n"
+    if notes:
+        text += "\n" + "".join(f"{number}. {note}\n" for number, note in enumerate(notes, 1))
     text += f"\nJudged in {JUDGED}: {'; '.join(elsewhere)}.\n" if elsewhere else ""
     text += f"\nNothing to measure: {'; '.join(drawings)}.\n" if drawings else ""
     return text + (f"\nNot tried:\n\n{''.join(untried)}" if untried else "")
@@ -134,10 +161,9 @@ def read_gpu_speedups(name: str) -> list[float]:
 
 
 def read_gpu_kernel(name: str) -> dict[int, float]:
-    """Return a kernel's milliseconds from gpu.md, by the number of elements."""
-    text = (RESULTS / "gpu.md").read_text(encoding="utf-8")
-    rows = re.findall(rf"^\| {re.escape(name)} \| ([\d,]+) \| ([\d.]+) \|", text, re.MULTILINE)
-    return {int(elements.replace(",", "")): float(milliseconds) for elements, milliseconds in rows}
+    """Return a kernel's milliseconds on a GPU, by the number of elements."""
+    rows = read_rows(RESULTS / "gpu" / "kernels.csv", KernelTime)
+    return {row.elements: row.ms for row in rows if row.name == name}
 
 
 def read_machine(page: str) -> str:

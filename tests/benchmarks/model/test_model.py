@@ -127,6 +127,9 @@ def test_page_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     found = replace(found, long_run=processes.run_long(20), first_calls=calls)
     assert found.long_run is not None
     assert found.long_run.last_memory >= found.long_run.first_memory // 2 > 0
+    listed = report.list_stages(found)
+    assert len(listed) == len(found.stages) + len(found.schemes)
+    assert {row.threads for row in listed if row.speed_up is not None} <= {2}
     assert {(s.model, s.stage, s.threads) for s in found.stages} >= {("small", x, 1) for x in stages.STAGES}
     text = report.format_page(found, command="c", versions="torch 9", load=1.5, end=2)
     for expected in (

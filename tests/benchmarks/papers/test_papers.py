@@ -23,7 +23,7 @@ from benchmarks.common.results import RESULTS
 from benchmarks.common.sketchsgd import CountSketch, SketchSGD
 from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom
-from benchmarks.papers.__main__ import format_page
+from benchmarks.papers.__main__ import format_page, list_tables
 from benchmarks.papers.networks import build_demo, flatten, unflatten
 from benchmarks.papers.pages import fft as fft_page
 from benchmarks.papers.pages.adacomp import read_rates, read_trained_rate
@@ -38,6 +38,7 @@ from benchmarks.papers.pages.plot import draw_all
 from benchmarks.papers.pages.sidco import fit_evenly
 from benchmarks.papers.pages.table import (
     NOT_TRIED,
+    PARTLY,
     REPRODUCED,
     WRONG,
     Row,
@@ -63,6 +64,9 @@ def test_page_and_pictures(tmp_path: Path) -> None:
     parts = list_parts(steps)
     results = collect({part.name: part.run(*part.arguments) for part in parts}, steps)
     text = format_page(results)
+    assert {name for name, table in list_tables(results).items() if table.rows} == {
+        *re.findall(r"\((?:papers/)(\w+)\.csv\)", text)
+    }
     for paper in ("SIDCo", "DeepReduce", "FFT", "ScaleCom", "AdaComp"):
         assert f"\n## {paper}" in text
     assert "nan" not in text
@@ -300,7 +304,11 @@ def test_rows_without_a_result_are_listed() -> None:
         Row("e", "x", "–", "No GPU.", NOT_TRIED),
     ]
     table, *lists = format_rows(rows).split("\n\n")
-    assert table.splitlines()[2:] == ["| a | x | y | reproduced |  |"]
+    assert table.splitlines()[2:] == ["| a | x | y | reproduced |"]
+    [noted] = format_rows([Row("f", "x", "y", "", PARTLY), Row("g", "x", "y", "Why.", PARTLY)]).split("\n\n")[
+        1:
+    ]
+    assert noted == "1. Why.\n"
     judged = "Judged in [training.md](training.md): b; c (One seed)."
     assert lists == [judged, "Nothing to measure: d.", "Not tried:", "- e. No GPU.\n"]
 

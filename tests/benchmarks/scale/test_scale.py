@@ -137,6 +137,12 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     )
     assert f"{cells[0].winner} {plot.format_factor(cells[0].speed_up(cells[0].winner))}×" in page
     assert f"{checked[0].error:+.1%}" in page
+    assert [one.error for one in report.list_runs(checked)] == [one.error for one in checked]
+    listed = report.list_cells({"ResNet-50": cells}, {"ResNet-50": within})
+    assert len(listed) == sum(len(cell.seconds) for cell in (*cells, *within))
+    assert [one.sites for one in listed[:: len(cells[0].seconds)]] == [False] * len(cells) + [True] * len(
+        within
+    )
     plot.draw(tmp_path, {"ResNet-50": cells}, {"ResNet-50": within}, OPTIONS.every)
     for name in ("scale.png", "scale_sites.png", "scale_local.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

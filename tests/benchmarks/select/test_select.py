@@ -152,8 +152,10 @@ def test_page_and_picture(tmp_path: Path) -> None:
         "64 layers, Student's t, with feedback",
     ):
         assert expected in text
+    listed = {one.selector for one in report.list_speed_ups(found[0])}
     for one in contenders.build_contenders(0.1):
-        assert one.name in text
+        assert one.name in listed
+        assert (f"`{one.name}`" in text or f"*{one.name}*" in text) >= (one.name in report.SHOWN)
     assert "nan" not in text
     plot.draw(tmp_path, plot.list_gains(found[0]), plot.list_counts(found[1]))
     for name in ("select.png", "select_counts.png"):

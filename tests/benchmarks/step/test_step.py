@@ -114,6 +114,8 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert (step.milliseconds, step.cpu, step.sent, step.floor) == pytest.approx((31, 30, 125, 33))
     assert "| MLP, topk | 2.0 (1.0) | 2.0 (1.0) | 2.0 (1.0) | 2.0 (1.0) | 2.0 (1.0) | 10.0 (5.0) |" in text
     assert "| plain DDP | 1.00 |" in text
+    stages = [one for one in report.list_stages(rows) if (one.model, one.system) == ("MLP", "topk")]
+    assert [(one.milliseconds, one.cpu) for one in stages] == [(2.0, 1.0)] * 5
     assert "| each further tensor | 19.0 [19.0–30.0] |" in text
     assert "| topk | 10.0, 6.0, 80%, 2.2 | 10.0, 6.0, 80%, 2.2 | 20.0, 12.0, 4.5 |" in text
     assert "Skipped: a: b." in text

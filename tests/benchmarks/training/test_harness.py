@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 
 from benchmarks.common.tables import read_rows
 from benchmarks.training import plot, report
-from benchmarks.training.choices import format_choices
+from benchmarks.training.choices import format_choices, list_answers
 from benchmarks.training.claims import Claim
 from benchmarks.training.plan import Plan, pick_best
 from benchmarks.training.rows import Difference, Row, collect_rows, count_steps, measure_difference
@@ -240,28 +240,29 @@ def test_choices_count_deviations_and_directions(tmp_path: Path) -> None:
         for run, test in zip(plan.repeat(task, system)[1:], tests[1:], strict=False):
             save_result(make_result(run, 2.0, test, bits=bits), tmp_path)
 
-    def format_row(*tests: float) -> list[str]:
+    def format_page(*tests: float) -> list[str]:
         save(tensors, tests, 0.2)
         rows = collect_rows(plan, task, [whole, tensors])
-        return format_choices({TASK.name: rows}, [task]).splitlines()[-1].split(" | ")
+        return format_choices(list_answers({TASK.name: rows}, [task])).splitlines()
 
-    def format_few() -> str:
-        save(tensors, (3.2,), 0.2)
-        rows = collect_rows(plan, task, [whole, tensors])
-        return format_choices({TASK.name: rows}, [task]).splitlines()[-1]
+    def format_row(*tests: float) -> list[str]:
+        return format_page(*tests)[-4].split(" | ")
 
     save(whole, (3.1, 3.1, 3.1), 0.1)
-    few = format_few()
-    assert few == f"- one vector of the whole model, or a choice per tensor? {TASK.name}: budget 0.1 -3.1%."
+    assert "also 1 undecided ones, of which 1" in format_page(3.2)[-2]
     question, _, one, other, *_ = format_row(3.2, 3.2, 3.2)
     assert question == "| one vector of the whole model, or a choice per tensor?"
     assert one == "budget 0.1: 3.1"
     assert other == "budget 0.1, per tensor: 3.2"
     assert format_row(3.2, 3.2, 3.2)[-2:] == ["-3.1% ± 0.0%", "better |"]
     assert format_row(3.0, 3.0, 3.0)[-2:] == ["+3.3% ± 0.0%", "worse |"]
-    assert format_row(3.2, 3.1, 3.3)[-2:] == ["-3.1% ± 7.8%", "undecided |"]
+    assert "also 1 undecided ones, of which 0" in format_page(3.2, 3.1, 3.3)[-2]
+    [answer] = list_answers({TASK.name: collect_rows(plan, task, [whole, tensors])}, [task])
+    assert answer.verdict == "undecided"
+    assert answer.difference == pytest.approx(-0.03125)
+    assert answer.half == pytest.approx(0.0776, rel=1e-2)
     assert format_row(3.11, 3.1, 3.09)[-2:] == ["+0.0% ± 0.8%", "no difference |"]
-    assert format_choices({TASK.name: collect_rows(plan, task, [whole])}, [task]) == ""
+    assert format_choices(list_answers({TASK.name: collect_rows(plan, task, [whole])}, [task])) == ""
 
 
 def test_a_task_may_be_for_some_systems(tmp_path: Path) -> None:
