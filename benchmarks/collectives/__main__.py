@@ -24,13 +24,13 @@ from typing import Any
 
 from benchmarks.collectives import kept, plot, report
 from benchmarks.collectives.cases import Case
-from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
-from benchmarks.collectives.launch import find_mpi, launch_ranks
 from benchmarks.collectives.measurement import Measurement
 from benchmarks.collectives.plan import Job, generate_all_jobs, generate_default_jobs
 from benchmarks.collectives.simulation import METHODS, RANKS, Point, simulate_methods
 from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.hosts import RATES, Hosts, find_missing_tools
 from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.mpi import find_mpi, launch_ranks
 from benchmarks.common.results import RESULTS, write_result
 from benchmarks.common.tables import read_rows, write_rows
 

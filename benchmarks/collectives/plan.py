@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.collectives.cases import Case
-from benchmarks.collectives.hosts import RATES
 from benchmarks.collectives.measurement import WHOLE_STEP
 from benchmarks.collectives.simulation import CASE
+from benchmarks.common.hosts import RATES
 from benchmarks.common.inputs import DENSITIES
 
 __all__ = ["Job", "generate_all_jobs", "generate_default_jobs"]

@@ -22,8 +22,8 @@ from typing import Any
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.collectives.hosts import RATES, find_missing_tools
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser
+from benchmarks.common.hosts import RATES, find_missing_tools
 from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows, write_rows

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.collectives.hosts import find_missing_tools
-from benchmarks.collectives.launch import find_mpi
 from benchmarks.common.command import PARTIAL_RUN, create_parser
+from benchmarks.common.hosts import find_missing_tools
+from benchmarks.common.mpi import find_mpi
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.scale import plot, report
 from benchmarks.scale.arrivals import measure_arrivals

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from benchmarks.collectives.hosts import find_missing_tools
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
+from benchmarks.common.hosts import find_missing_tools
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows as read_table
 from benchmarks.common.tables import write_rows

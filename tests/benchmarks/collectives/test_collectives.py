@@ -13,12 +13,13 @@ import pytest
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
-from benchmarks.collectives import hosts, kept, plot, report
+from benchmarks.collectives import kept, plot, report
 from benchmarks.collectives.__main__ import main
 from benchmarks.collectives.cases import Case
 from benchmarks.collectives.measurement import WHOLE_STEP, Measurement, check_targets, compute_regrets
 from benchmarks.collectives.plan import generate_all_jobs, generate_default_jobs
 from benchmarks.collectives.simulation import simulate_methods
+from benchmarks.common import hosts
 
 CASE = Case(100_000, 0.05, 0.5)
 
