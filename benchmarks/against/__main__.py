@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.store import ROOT
 
 __all__ = ["compare", "format_table", "main"]
 
 CALLS = Path(__file__).with_name("calls.py")
-ROOT = Path(__file__).parents[2]
 Times = Mapping[str, float]
 
 

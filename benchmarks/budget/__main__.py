@@ -13,12 +13,10 @@ measures nothing. Remove that folder to start over.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from benchmarks.budget import kept, plot, report
 from benchmarks.budget.bounds import LAPLACE, compute_bound, fit_shape
@@ -28,7 +26,7 @@ from benchmarks.budget.gradients import Gradients, build_gradients
 from benchmarks.budget.kept import Bounds
 from benchmarks.budget.measurement import Point, measure_families
 from benchmarks.budget.schemes import INDEX_CODECS, Family, budget_family, build_families, build_grid
-from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.timing import numba_threads
@@ -42,19 +40,15 @@ SIZES = (65_536, 1_000_000, 26_000_000)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
-    parser = create_parser(__doc__, __package__)
-    parser.add_argument(
-        "--quick", action="store_true", help="smaller vectors, fewer densities, 200 steps, no 26M elements"
+    parser = create_parser(
+        __doc__,
+        __package__,
+        quick="smaller vectors, fewer densities, 200 steps, no 26M elements",
+        data=None,
+        only="these gradients; names, or parts of names, separated by ;",
+        minutes="start no gradient after them",
+        report=None,
     )
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
-    parser.add_argument(
-        "--only",
-        default="",
-        metavar="WORDS",
-        help="these gradients; names, or parts of names, separated by ;",
-    )
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start no gradient after them")
-    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
     if options.quick or options.data or options.only:
         print(_measure_part(options))
@@ -79,12 +73,7 @@ def _measure_part(options: argparse.Namespace) -> str:
     gradients = build_gradients(elements, list_gradient_files(*folders))
     gradients = {name: gradients[name] for name in choose_names(options.only, gradients)}
     families = _choose_families(options.quick)
-    with create_progress() as progress:
-        task = progress.add_task("", total=_count_steps(gradients, families))
-
-        def step(name: str) -> None:
-            progress.update(task, description=name, advance=1)
-
+    with show_steps(_count_steps(gradients, families)) as step:
         points, bounds = measure(gradients, families, step)
         rest = _measure_rest(step, quick=options.quick)
     return report.format_page(points, bounds, rest, every=True)
@@ -100,12 +89,7 @@ def _continue_run(stop: float) -> None:
     done = kept.load()[1]
     left = {name: make for name, make in gradients.items() if name not in done}
     families = _choose_families(quick=False)
-    with create_progress() as progress:
-        task = progress.add_task("", total=_count_steps(left, families))
-
-        def step(name: str) -> None:
-            progress.update(task, description=name, advance=1)
-
+    with show_steps(_count_steps(left, families)) as step:
         for name, make in left.items():
             if time.monotonic() > stop:
                 return

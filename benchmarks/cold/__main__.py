@@ -4,7 +4,6 @@ Each measurement starts new processes. A cold start has an empty cache folder of
 folder of the cold one. One rank runs on one core; four ranks share all cores and one folder.
 
     python -m benchmarks.cold [--repeats N]
-    python -m benchmarks.cold.ahead [--repeats N]     the time of ``wc.warm``, in one process and in several
 """
 
 from __future__ import annotations
@@ -18,15 +17,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.progress import track
 
 from benchmarks.common.command import create_parser
 from benchmarks.common.results import format_markdown, write_result
+from benchmarks.common.store import ROOT
 from benchmarks.common.targets import check_at_most, format_targets
 
-ROOT = Path(__file__).parents[2]
 RANKS = 4
 MAX_SECONDS, MAX_RATIO = 10.0, 1.5
 SCHEMES = [

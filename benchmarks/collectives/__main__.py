@@ -5,7 +5,7 @@ Gbit/s. This needs Linux, root, ip and tc; without them only the simulation runs
 measures times of exchanges and of whole calls, and bytes on each link. It also measures the regret of the
 automatic choice of an all-reduce. Beyond 8 ranks, bytes and times are simulated.
 
-    python -m benchmarks.collectives [--quick | --full] [--rates 1Gbit,…] [--ranks 2,4] [--sizes 2.6e6] …
+    python -m benchmarks.collectives [--quick | --simulated] [--no-keep]
 
 ``--redraw`` draws the pictures of the page from their kept figures, in benchmarks/results/collectives.
 """
@@ -24,19 +24,20 @@ from typing import Any
 
 from benchmarks.collectives import kept, plot, report
 from benchmarks.collectives.cases import Case
-from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
-from benchmarks.collectives.launch import find_mpi, launch_ranks
 from benchmarks.collectives.measurement import Measurement
-from benchmarks.collectives.plan import Job, generate_all_jobs, generate_default_jobs
+from benchmarks.collectives.plan import Job, generate_jobs
 from benchmarks.collectives.simulation import METHODS, RANKS, Point, simulate_methods
 from benchmarks.common.command import create_parser, create_progress
-from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.common.mpi import find_mpi, launch_ranks
 from benchmarks.common.results import RESULTS, write_result
 from benchmarks.common.tables import read_rows, write_rows
 
 __all__ = ["main"]
 
 FIGURES = RESULTS / "collectives"
+NICE = -15
+"""Priority of the ranks, if root runs them."""
 _MPICH = Path(".venv-mpich/bin/python")
 
 
@@ -53,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     skipped = []
     measurements: list[Measurement] = []
-    jobs = [] if options.simulated else list(_plan_jobs(options))
+    jobs = [] if options.simulated else list(_plan_jobs(quick=options.quick))
     reason = find_missing_tools() if jobs else ""
     if options.simulated or reason:
         skipped.append(f"all measurements between hosts: {reason or 'only the simulation was requested'}")
         jobs = []
-    elif options.nice and os.geteuid() == 0:
-        os.nice(options.nice)  # the ranks inherit the priority
+    elif jobs and os.geteuid() == 0:
+        os.nice(NICE)  # the ranks inherit the priority
     with create_progress() as progress:
         task = progress.add_task("", total=len(jobs) + len(options.simulate) * len(METHODS))
 
@@ -89,46 +90,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = create_parser(__doc__, __package__)
+    quick = "26M elements at one rate only; 10 minutes instead of 35"
+    parser = create_parser(__doc__, __package__, quick=quick, redraw=None)
     add = parser.add_argument
-    add("--quick", action="store_true", help="26M elements at one rate only; 10 minutes instead of 35")
-    add("--full", action="store_true", help="whole calls at all rates, and stable medians; hours")
-    add("--rates", type=_parse_rates, help=f"of {', '.join(RATES)}")
-    add("--ranks", type=_parse_integers, help="numbers of ranks: 2,4,8")
-    add("--sizes", type=_parse_integers, help="elements: 2.6e6,26e6")
-    add("--densities", type=_parse_floats, help="fractions of elements to send: 0.1,0.01,0.001")
-    add("--alike", type=_parse_floats, help="fractions of those that all ranks select: 0,0.9")
     add("--simulated", action="store_true", help="run only the simulation, which needs no hosts")
     add(
         "--simulate",
-        type=_parse_integers,
+        type=lambda text: [int(word) for word in text.split(",")],
         default=list(RANKS),
         metavar="RANKS",
         help="numbers of simulated ranks",
     )
-    add("--nice", type=int, default=-15, help="priority of the ranks if root (default: %(default)s)")
-    add("--redraw", action="store_true", help="measure nothing; draw the page's pictures again")
     add("--no-keep", dest="keep", action="store_false", help="print the page and do not write it")
     return parser.parse_args(arguments)
 
 
-def _plan_jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
+def _plan_jobs(*, quick: bool) -> Iterator[tuple[str, Job]]:
     """Yield each launch of ranks with the Python interpreter that has its MPI."""
     for python in (sys.executable, str(_MPICH)):
-        mpi = find_mpi(python)
-        chosen = (options.rates, options.ranks, options.sizes, options.densities, options.alike)
-        if mpi and (options.full or any(chosen)):
-            jobs = generate_all_jobs(
-                options.rates or list(RATES),
-                options.ranks or ([2, 4, 8] if options.full else [4]),
-                options.sizes or ([2_600_000, 26_000_000] if options.full else [2_600_000]),
-                options.densities or DENSITIES,
-                options.alike or [0.0, 0.9],
-                long=options.full,
-            )
-            yield from ((python, job) for job in jobs)
-        elif mpi:
-            yield from ((python, job) for job in generate_default_jobs(mpi, quick=options.quick))
+        if mpi := find_mpi(python):
+            yield from ((python, job) for job in generate_jobs(mpi, quick=quick))
 
 
 def _measure(python: str, job: Job, step: Callable[[str], None]) -> list[Measurement]:
@@ -170,23 +151,6 @@ def _read_measurement(mpi: str, job: Job, record: dict[str, Any], goodput: float
         goodput=goodput,
         note=record["note"],
     )
-
-
-def _parse_rates(text: str) -> list[str]:
-    known = {rate.replace(" ", "").lower(): rate for rate in RATES}
-    words = [word.strip().replace(" ", "").lower() for word in text.split(",")]
-    for word in words:
-        if word not in known:
-            raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(RATES)}")
-    return [known[word] for word in words]
-
-
-def _parse_integers(text: str) -> list[int]:
-    return [int(float(word)) for word in text.split(",")]
-
-
-def _parse_floats(text: str) -> list[float]:
-    return [float(word) for word in text.split(",")]
 
 
 if __name__ == "__main__":

@@ -10,77 +10,43 @@ network namespaces.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.common.command import create_parser
+from benchmarks.common.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.common.ranks import is_rank, run_ranks, run_torch_rank
 
 __all__ = ["main"]
 
-LAYERS, WIDTH = 12, 512
+RANKS, LAYERS, WIDTH = 2, 12, 512
 SCHEME = "topk(0.1) | rice | raw"
-_ROOT = Path(__file__).parents[2]
+MODULE = "benchmarks.collectives.overlap"
 
 
 def main() -> None:
     """Run one rank per host, and print the times of rank 0."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rate", default="100 Mbit", choices=RATES)
-    parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser = create_parser(__doc__, MODULE)
+    parser.add_argument("--rate", default="100 Mbit", choices=RATES, help="(default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=15, help="of each kind (default: %(default)s)")
     options = parser.parse_args()
-    if options.rank is not None:
-        _measure(options.rank, options.ranks, options.steps)
-        return
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
-    with Hosts(options.ranks) as hosts:
+    with Hosts(RANKS) as hosts:
         hosts.shape(RATES[options.rate])
-        times = _run_ranks(hosts, ["--steps", str(options.steps), "--ranks", str(options.ranks)])
-    print(f"{options.ranks} hosts at {options.rate}, {LAYERS} layers of {WIDTH} x {WIDTH}, {SCHEME}")
+        times = run_ranks(MODULE, options.steps, hosts.names)
+    print(f"{RANKS} hosts at {options.rate}, {LAYERS} layers of {WIDTH} x {WIDTH}, {SCHEME}")
     for name, milliseconds in times.items():
         print(f"{name:24}{milliseconds:8.1f} ms")
     print(f"after backward / overlapped: {times['after backward'] / times['overlapped']:.2f}")
 
 
-def _run_ranks(hosts: Hosts, arguments: list[str]) -> dict[str, float]:
-    """Run this module on each host; return what rank 0 printed."""
-    environment = os.environ | {
-        "PYTHONPATH": str(_ROOT),
-        "MASTER_ADDR": hosts.names[0],
-        "MASTER_PORT": "29555",
-        "GLOO_SOCKET_IFNAME": "eth0",
-        "OMP_NUM_THREADS": "1",
-        "NUMBA_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-m", "benchmarks.collectives.overlap", *arguments, "--rank"]
-    processes = [
-        subprocess.Popen(
-            ["ip", "netns", "exec", host, *command, str(rank)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=_ROOT,
-        )
-        for rank, host in enumerate(hosts.names)
-    ]
-    printed = [process.communicate(timeout=500)[0] for process in processes]
-    found: dict[str, float] = json.loads(printed[0].splitlines()[-1])
-    return found
-
-
-def _measure(rank: int, size: int, steps: int) -> None:
-    """Measure steps on one rank, and print {name: milliseconds, the median} as JSON."""
+def _measure(steps: int) -> dict[str, float]:
+    """Measure steps on one rank; return {name: milliseconds, the median}."""
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -88,8 +54,6 @@ def _measure(rank: int, size: int, steps: int) -> None:
     import collectives as co
     import wirecodec as wc
 
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=size)
     torch.manual_seed(0)
 
     seconds = [0.001]  # per layer
@@ -159,9 +123,7 @@ def _measure(rank: int, size: int, steps: int) -> None:
         times["exchange alone"].append(exchange())
         for name, ddp in models.items():
             times[name].append(backward(ddp))
-    dist.barrier()
-    print(json.dumps({name: 1000 * float(np.median(taken)) for name, taken in times.items()}), flush=True)
-    os._exit(0)
+    return {name: 1000 * float(np.median(taken)) for name, taken in times.items()}
 
 
 def _time(function: Callable[[], object]) -> float:
@@ -172,4 +134,4 @@ def _time(function: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run_torch_rank(_measure) if is_rank() else main()

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.collectives.cases import Case
-from benchmarks.collectives.hosts import RATES
 from benchmarks.collectives.measurement import WHOLE_STEP
 from benchmarks.collectives.simulation import CASE
+from benchmarks.common.hosts import RATES
 from benchmarks.common.inputs import DENSITIES
 
-__all__ = ["Job", "generate_all_jobs", "generate_default_jobs"]
+__all__ = ["Job", "generate_jobs"]
 
 EXCHANGE, BOTH = ("exchange",), ("exchange", "whole")
 _NORMAL = {"seconds": 0.3, "min_turns": {"exchange": 9, "whole": 9}, "max_turns": 15, "budget": 1.0}
 _SLOW = {"seconds": 0.3, "min_turns": {"exchange": 1, "whole": 3}, "max_turns": 15, "budget": 1.0}
 _HEAVY = {"seconds": 0.3, "min_turns": {"exchange": 5, "whole": 5}, "max_turns": 15, "budget": 1.0}
-_LONG = {"seconds": 1.0, "min_turns": {"exchange": 5, "whole": 15}, "max_turns": 30, "budget": 5.0}
 _SMALL, _LARGE = 2_600_000, 26_000_000
 _SLOWEST = "100 Mbit"
 
@@ -50,8 +49,8 @@ class Job:
         return {"cases": self.cases, **self.times}
 
 
-def generate_default_jobs(mpi: str, *, quick: bool) -> Iterator[Job]:
-    """Yield the default jobs of an MPI.
+def generate_jobs(mpi: str, *, quick: bool) -> Iterator[Job]:
+    """Yield the jobs of an MPI.
 
     MPICH's own collectives, and ours on MPICH, are measured at one rate and rank count only.
 
@@ -82,29 +81,3 @@ def generate_default_jobs(mpi: str, *, quick: bool) -> Iterator[Job]:
             case = Case(_LARGE, density)
             job.add(case, BOTH if (rate, n, case) == WHOLE_STEP else EXCHANGE)
         yield job
-
-
-def generate_all_jobs(
-    rates: Sequence[str],
-    ranks: Sequence[int],
-    sizes: Sequence[int],
-    densities: Sequence[float],
-    shared: Sequence[float],
-    *,
-    long: bool,
-) -> Iterator[Job]:
-    """Yield one job per rate and rank count, with all combinations of the other parameters.
-
-    Args:
-        rates, ranks: of the jobs.
-        sizes, densities, shared: of their cases.
-        long: True for enough repetitions for stable medians.
-    """
-    for rate in rates:
-        for n in ranks:
-            job = Job(rate, n, _LONG if long else _NORMAL)
-            for size in sizes:
-                for density in densities:
-                    for fraction in shared:
-                        job.add(Case(size, density, fraction), BOTH)
-            yield job

@@ -9,19 +9,17 @@ and writes results/sites.md. It needs torch, and root for the network namespaces
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from benchmarks.collectives.hosts import RATES, Hosts, Shape, find_missing_tools
+from benchmarks.common.command import create_parser
+from benchmarks.common.hosts import RATES, Hosts, Shape, find_missing_tools
+from benchmarks.common.ranks import is_rank, run_ranks, run_torch_rank
 from benchmarks.common.results import format_markdown, write_result
 
 __all__ = ["main"]
@@ -35,28 +33,25 @@ SCHEME = "topk(0.01) | rice | raw(bfloat16)"
 DENSE = "all | raw-index | raw"
 MIN_DENSE = 1e8
 """Bits per second below which dense gradients are not sent: a round would take minutes."""
-_ROOT = Path(__file__).parents[2]
+MODULE = "benchmarks.collectives.sites"
 _COUNTER = Path("/sys/class/net/eth0/statistics/tx_bytes")
 
 
 def main() -> None:
     """Run the ranks on both hosts, and write the table of rank 0."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = create_parser(__doc__, MODULE)
     parser.add_argument("--rate", action="append", choices=LINKS, help="by default 10 and 100 Mbit")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--dense", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=7, help="of exchanges (default: %(default)s)")
     options = parser.parse_args()
-    if options.rank is not None:
-        _measure(options.rank, options.rounds, dense=options.dense)
-        return
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
     rows = []
     for rate in options.rate or ["10 Mbit", "100 Mbit"]:
         with Hosts(SITES) as hosts:
             hosts.shape(LINKS[rate])
-            found = _run_ranks(hosts, options.rounds, dense=LINKS[rate].bits >= MIN_DENSE)
+            plan = {"rounds": options.rounds, "dense": LINKS[rate].bits >= MIN_DENSE}
+            places = [host for host in hosts.names for _ in range(RANKS)]
+            found = run_ranks(MODULE, plan, places, environment={"LOCAL_WORLD_SIZE": str(RANKS)})
         for name, (seconds, lowest, highest, nbytes) in found.items():
             flat = found[name.replace("Sites", "flat")]
             spread = f"{1e3 * lowest:.0f}-{1e3 * highest:.0f}"
@@ -91,53 +86,22 @@ def format_answer(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _run_ranks(hosts: Hosts, rounds: int, *, dense: bool) -> dict[str, list[float]]:
-    """Run this module for all ranks; return what rank 0 printed."""
-    environment = os.environ | {
-        "PYTHONPATH": str(_ROOT),
-        "MASTER_ADDR": hosts.names[0],
-        "MASTER_PORT": "29556",
-        "GLOO_SOCKET_IFNAME": "eth0",
-        "OMP_NUM_THREADS": "1",
-        "NUMBA_NUM_THREADS": "1",
-        "LOCAL_WORLD_SIZE": str(RANKS),
-    }
-    command = [sys.executable, "-m", "benchmarks.collectives.sites", "--rounds", str(rounds)]
-    command += [*(["--dense"] if dense else []), "--rank"]
-    processes = [
-        subprocess.Popen(
-            ["ip", "netns", "exec", hosts.names[rank // RANKS], *command, str(rank)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=_ROOT,
-        )
-        for rank in range(SITES * RANKS)
-    ]
-    printed = [process.communicate(timeout=900)[0] for process in processes]
-    found: dict[str, list[float]] = json.loads(printed[0].splitlines()[-1])
-    return found
-
-
-def _measure(rank: int, rounds: int, *, dense: bool) -> None:
-    """Measure on one rank; print {name: [median, lowest, highest in seconds, bytes]} as JSON."""
-    import torch
+def _measure(plan: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Measure on one rank; return {name: [median, lowest, highest in seconds, bytes]}."""
     import torch.distributed as dist
 
     import collectives as co
     import wirecodec as wc
 
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=SITES * RANKS)
-    rng = np.random.default_rng(rank)
+    rng = np.random.default_rng(dist.get_rank())
     grads = {name: rng.laplace(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
     out = {name: np.empty_like(x) for name, x in grads.items()}
     comms: dict[str, Any] = {"flat": co.TorchComm(), "Sites": co.Sites.of()}
-    cases = [(kind, scheme) for scheme in ("compressed", "dense")[: 1 + dense] for kind in comms]
+    cases = [(kind, scheme) for scheme in ("compressed", "dense")[: 1 + plan["dense"]] for kind in comms]
     compressors = {case: wc.Compressor(SCHEME if case[1] == "compressed" else DENSE) for case in cases}
     times: dict[str, list[float]] = {}
     sizes: dict[str, list[int]] = {}
-    for turn in range(rounds + 2):  # the first ones compile, and measure the link
+    for turn in range(plan["rounds"] + 2):  # the first ones compile, and measure the link
         for case in cases:
             kind, scheme = case
             algorithm = "auto" if scheme == "compressed" else "dense"
@@ -149,13 +113,11 @@ def _measure(rank: int, rounds: int, *, dense: bool) -> None:
             if turn >= 2:
                 times.setdefault(f"{kind}, {scheme}", []).append(seconds)
                 sizes.setdefault(f"{kind}, {scheme}", []).append(sent)
-    found = {
+    return {
         name: [float(np.median(all_)), min(all_), max(all_), float(np.median(sizes[name]))]
         for name, all_ in times.items()
     }
-    print(json.dumps(found), flush=True)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    run_torch_rank(_measure) if is_rank() else main()

@@ -3,22 +3,58 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
-__all__ = ["PARTIAL_RUN", "choose_names", "create_parser", "create_progress"]
+__all__ = ["PARTIAL_RUN", "choose_names", "create_parser", "create_progress", "show_steps"]
 
 PARTIAL_RUN = "A partial run is only printed. A run without options is written to benchmarks/results."
 
 
-def create_parser(description: str | None, package: str | None) -> argparse.ArgumentParser:
-    """Create a parser whose help is a module's docstring, for ``python -m PACKAGE``."""
-    return argparse.ArgumentParser(
+_STANDARD: dict[str, tuple[str, dict[str, Any]]] = {
+    "quick": ("a small run, which is only printed", {"action": "store_true"}),
+    "only": ("only these; names, or parts of names, separated by ;", {"default": "", "metavar": "NAMES"}),
+    "data": ("folder of more gradients (*.npy)", {"type": Path, "metavar": "FOLDER"}),
+    "minutes": ("start nothing after them", {"type": float, "default": math.inf}),
+    "fresh": ("delete all results that are kept", {"action": "store_true"}),
+    "report": ("measure nothing; write the page from the kept results", {"action": "store_true"}),
+    "redraw": ("measure nothing; draw the page's pictures again", {"action": "store_true"}),
+    "output": ("write the page and the pictures there, too", {"type": Path, "metavar": "FOLDER"}),
+}
+"""{option: help, and settings of argparse} of options that several benchmarks have."""
+
+
+def create_parser(
+    description: str | None, package: str | None, **standard: str | None
+) -> argparse.ArgumentParser:
+    """Create a parser whose help is a module's docstring, for ``python -m PACKAGE``.
+
+    Args:
+        description: the docstring.
+        package: name of the package or module.
+        standard: options of ``_STANDARD`` by name, with their help; None for the usual help.
+    """
+    parser = argparse.ArgumentParser(
         prog=f"python -m {package}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    for name, text in standard.items():
+        usual, settings = _STANDARD[name]
+        parser.add_argument(f"--{name}", help=text or usual, **settings)
+    return parser
 
 
 def create_progress(width: int = 56) -> Progress:
@@ -29,6 +65,15 @@ def create_progress(width: int = 56) -> Progress:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
+
+
+@contextmanager
+def show_steps(total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """Show the name of each step, and how many of ``total`` have begun; yield a call for each step."""
+    spinner = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*spinner) if total is None else create_progress() as progress:
+        task = progress.add_task("", total=total)
+        yield lambda name: progress.update(task, description=name, advance=1)
 
 
 def choose_names(words: str, names: Iterable[str]) -> list[str]:

@@ -20,10 +20,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from benchmarks.collectives.hosts import RATES, find_missing_tools
-from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
+from benchmarks.common.hosts import RATES, find_missing_tools
 from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows, write_rows
@@ -39,13 +37,11 @@ FIGURES = RESULTS / "feed"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
-    parser = create_parser(__doc__, __package__)
-    parser.add_argument("--quick", action="store_true", help="a small model and few steps: a minute")
-    parser.add_argument(
-        "--only", default="", metavar="WORDS", help="methods; names, or parts, separated by ;"
-    )
-    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
-    options = parser.parse_args(arguments)
+    texts = {
+        "quick": "a small model and few steps: a minute",
+        "only": "methods; names or parts",
+    }
+    options = create_parser(__doc__, __package__, **texts, report=None).parse_args(arguments)
     if not options.report:
         names = choose_names(options.only, NAMES)
         published, served, facts = _measure(names, quick=options.quick)
@@ -83,11 +79,10 @@ def _measure(names: Sequence[str], *, quick: bool) -> tuple[list[Published], lis
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
     settings, load = QUICK if quick else Settings(), os.getloadavg()[0]
     published, served = list[Published](), list[Served]()
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
-        task = progress.add_task("", total=None)
-        prepare_start(settings, lambda name: progress.update(task, description=name))
+    with show_steps() as step:
+        prepare_start(settings, step)
         for name in names:
-            progress.update(task, description=name)
+            step(name)
             made, updates = run_method(name, settings)
             published += made
             served += updates

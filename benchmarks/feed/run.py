@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.collectives.hosts import RATES, Hosts
+from benchmarks.common.hosts import RATES, Hosts
 from benchmarks.common.store import ROOT
 from benchmarks.feed.exchange import BUCKET, PORT
 from benchmarks.feed.records import Published, Served

@@ -12,15 +12,13 @@ measures nothing. Remove that folder to start over.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import wirecodec as wc
-from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest, load_rest, save_rest
@@ -39,19 +37,15 @@ EXTRA_STEPS = 3
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
-    parser = create_parser(__doc__, __package__)
-    parser.add_argument(
-        "--quick", action="store_true", help="skip 26M elements, zstd-19 and the output of `make gradients`"
+    parser = create_parser(
+        __doc__,
+        __package__,
+        quick="skip 26M elements, zstd-19 and the output of `make gradients`",
+        data=None,
+        only="measure these coders and supports; names, or parts of names: rice; zstd; runs",
+        minutes="start no support after them",
+        report=None,
     )
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
-    parser.add_argument(
-        "--only",
-        default="",
-        metavar="WORDS",
-        help="measure these coders and supports; names, or parts of names: rice; zstd; runs",
-    )
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start no support after them")
-    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
     if not options.report:
         installed, missing = load_peers(peers.PACKAGES)
@@ -89,12 +83,7 @@ def _measure_part(
     supplement_size: int,
 ) -> str:
     """Measure some coders and supports, and return the page."""
-    with create_progress() as progress:
-        task = progress.add_task("", total=len(coders) * len(cases) + EXTRA_STEPS)
-
-        def step(name: str) -> None:
-            progress.update(task, description=name, advance=1)
-
+    with show_steps(len(coders) * len(cases) + EXTRA_STEPS) as step:
         measurements = measure(coders, cases, budget, step)
         rest = Rest(describe_machine(), missing, [], [])
         if supplement_size:
@@ -115,12 +104,7 @@ def _continue_run(
     """
     done = {m.case_name for m in kept.load()}
     left = [case for case in cases if f"{case.group}, {case.column}" not in done]
-    with create_progress() as progress:
-        task = progress.add_task("", total=len(coders) * len(left) + EXTRA_STEPS)
-
-        def step(name: str) -> None:
-            progress.update(task, description=name, advance=1)
-
+    with show_steps(len(coders) * len(left) + EXTRA_STEPS) as step:
         for case in left:
             if time.monotonic() > stop:
                 return

@@ -15,9 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from benchmarks.common.command import PARTIAL_RUN, create_parser
+from benchmarks.common.command import PARTIAL_RUN, create_parser, show_steps
 from benchmarks.common.results import RESULTS, write_result
 from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.model import peers, plot, report, stages, sums
@@ -31,25 +29,13 @@ FIGURES, PICTURE = RESULTS / "model" / "bars.csv", RESULTS / "model.png"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
-    parser = create_parser(__doc__, __package__)
-    parser.add_argument(
-        "--quick", action="store_true", help="smaller models, few runs and steps, no start without a cache"
-    )
-    parser.add_argument(
-        "--redraw", action="store_true", help="measure nothing; draw the page's picture again"
-    )
-    options = parser.parse_args(arguments)
+    quick = "smaller models, few runs and steps, no start without a cache"
+    options = create_parser(__doc__, __package__, quick=quick, redraw=None).parse_args(arguments)
     if options.redraw:
         plot.draw(PICTURE, read_rows(FIGURES, plot.Bar))
         return
     load = os.getloadavg()[0]
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        task = progress.add_task("", total=None)
-
-        def step(name: str) -> None:
-            progress.update(task, description=name)
-
+    with show_steps() as step:
         if options.quick:
             models = [build_resnet50(), build_transformer(layers=32), build_tiny(1000)]
             found = measure(models, (1, 4, 16), 300, step, budget=0.05, min_calls=3, schemes=True)

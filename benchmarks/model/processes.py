@@ -20,9 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common.store import ROOT
+
 __all__ = ["FirstCall", "LongRun", "measure_first_calls", "measure_long_run", "run_long"]
 
-ROOT = Path(__file__).parents[2]
 WARM_UP = 20
 """Steps before the first window of a long run."""
 

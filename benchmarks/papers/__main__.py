@@ -21,7 +21,6 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
@@ -70,21 +69,17 @@ code, here wirecodec {version}.
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is missing; if everything is there, write the page with its pictures."""
-    parser = create_parser(__doc__, __package__)
-    parser.add_argument("--quick", action="store_true", help="few steps; only prints the page")
-    parser.add_argument(
-        "--only",
-        default="",
-        metavar="NAMES",
-        help="only these, and print their results; names, figures, or parts of these, separated by ;",
+    parser = create_parser(
+        __doc__,
+        __package__,
+        quick="few steps; only prints the page",
+        only="only these, and print their results; names, figures, or parts of these, separated by ;",
+        fresh=None,
+        redraw="only draw the pictures whose points are in results/papers",
+        output="write the page and pictures there",
     )
     parser.add_argument("--list", action="store_true", help="only print the names and figures of --only")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="processes, default %(default)s")
-    parser.add_argument("--fresh", action="store_true", help="delete all results that are kept")
-    parser.add_argument(
-        "--redraw", action="store_true", help="only draw the pictures whose points are in results/papers"
-    )
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the page and pictures there")
     options = parser.parse_args(arguments)
     if options.redraw:
         from benchmarks.papers.pages.curves_plot import draw_curves

@@ -34,7 +34,10 @@ SOURCES = (
     "collectives/**/*.py",
     "wirecodec/**/*.py",
 )
-PRESENTATION = ("__main__.py", "palette.py", "pictures.py", "results.py", "results_index.py", "tables.py")
+PRESENTATION = (
+    *("__main__.py", "command.py", "hosts.py", "mpi.py", "palette.py", "pictures.py", "ranks.py"),
+    *("results.py", "results_index.py", "tables.py"),
+)
 """Files of these folders that change no result."""
 
 

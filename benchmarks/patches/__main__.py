@@ -14,11 +14,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
 from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows, write_rows
@@ -45,26 +42,23 @@ TENSOR = "blocks.0.gate_up.weight"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
-    parser = create_parser(__doc__, __package__)
-    parser.add_argument("--quick", action="store_true", help="no training: the table of embeddings alone")
-    parser.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="pairs NAME_030.npz, NAME_031_xor_030.npz of a folder"
+    parser = create_parser(
+        __doc__,
+        __package__,
+        quick="no training: the table of embeddings alone",
+        data="pairs NAME_030.npz, NAME_031_xor_030.npz of a folder",
+        only="cases; names, or parts, separated by ;",
+        report=None,
     )
-    parser.add_argument("--only", default="", metavar="WORDS", help="cases; names, or parts, separated by ;")
-    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
     if not options.report:
-        progress = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        task = progress.add_task("", total=None)
-
-        def step(name: str) -> None:
-            progress.update(task, description=name)
-
         table = make_table(20_000)
         quick = {table.name: lambda: table}
-        cases = plan_folder(options.data) if options.data else quick if options.quick else plan_cases(step)
-        chosen = choose_names(options.only, cases)
-        with progress:
+        with show_steps() as step:
+            cases = (
+                plan_folder(options.data) if options.data else quick if options.quick else plan_cases(step)
+            )
+            chosen = choose_names(options.only, cases)
             found = measure((cases[name]() for name in chosen), step)
         if options.quick or options.data or options.only:
             print(report.format_page(check_targets(*found[:2]), *found, thread_count()))

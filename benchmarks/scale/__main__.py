@@ -14,13 +14,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from benchmarks.collectives.hosts import find_missing_tools
-from benchmarks.collectives.launch import find_mpi
-from benchmarks.common.command import PARTIAL_RUN, create_parser
+from benchmarks.common.command import PARTIAL_RUN, create_parser, show_steps
+from benchmarks.common.hosts import find_missing_tools
+from benchmarks.common.mpi import find_mpi
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import write_rows
 from benchmarks.scale import plot, report
@@ -51,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     maps, sites, text = _format(kept, options, systems)
     print(text)
     if options.output is not None:
-        plot.draw(Path(options.output), maps, sites, systems.every)
+        plot.draw(options.output, maps, sites, systems.every)
     if _is_partial(options):
         print(PARTIAL_RUN)
         return
@@ -73,12 +70,7 @@ def _measure(options: argparse.Namespace, systems: Options) -> Kept:
     steps = () if options.quick or not has_torch() else STEPS
     before, preferred = os.getloadavg()[0], "" if reason else _prefer_ranks()
     series: list[Series] = []
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
-        task = progress.add_task("", total=None)
-
-        def show(name: str) -> None:
-            progress.update(task, description=name)
-
+    with show_steps() as show:
         rates = {}
         for name in MODELS:
             show(f"rates of {name}")
@@ -128,9 +120,9 @@ def _check(kept: Kept) -> list[CheckedTime]:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = create_parser(__doc__, __package__)
+    quick, output = "fewer runs: 2 and 4 ranks at 1 Gbit/s", "draw the maps there, too"
+    parser = create_parser(__doc__, __package__, quick=quick, report=None, output=output)
     add, defaults = parser.add_argument, Options()
-    add("--quick", action="store_true", help="fewer runs: 2 and 4 ranks at 1 Gbit/s")
     add("--no-check", action="store_true", help="predict only; needs neither root nor MPI")
     add("--compute", type=float, default=0.0, help="seconds of forward and backward (default: 0)")
     add("--overlap", action="store_true", help="exchange gradients during the computing")
@@ -139,8 +131,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--ratio", type=float, default=defaults.ratio, help="of CLT-k (default: %(default)s)")
     add("--rank", type=int, default=defaults.rank, help="of PowerSGD (default: %(default)s)")
     add("--every", type=int, default=defaults.every, help="steps of local updates (default: %(default)s)")
-    add("--report", action="store_true", help="measure nothing: write the page from the kept measurements")
-    add("--output", metavar="FOLDER", help="draw the maps there, too")
     options = parser.parse_args(arguments)
     if options.every < 2:
         parser.error(f"--every is {options.every}; it must be 2 or more")

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.collectives.hosts import RATES, Hosts
-from benchmarks.collectives.launch import ENVIRONMENT, launch_ranks
+from benchmarks.common.hosts import RATES, Hosts
+from benchmarks.common.mpi import ENVIRONMENT, launch_ranks
 from benchmarks.scale.prediction import compute_cost
 from benchmarks.scale.rates import Rates, combine, read_rates
 from benchmarks.scale.steps import LAYER_BYTES, OVERLAPPED, STEPS
@@ -127,7 +127,7 @@ def run_systems(
         model: name of a model that is measured as a whole, or of ``STEPS``.
         options: of the systems.
         ranks: numbers of hosts.
-        links: keys of ``benchmarks.collectives.hosts.RATES``.
+        links: keys of ``benchmarks.common.hosts.RATES``.
         budget: seconds per system; slow ones take up to five times as long.
         step: called with the name of each run before it starts.
     """

@@ -17,9 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from benchmarks.common.command import PARTIAL_RUN, create_parser
+from benchmarks.common.command import PARTIAL_RUN, create_parser, show_steps
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS
 from benchmarks.common.results import RESULTS, write_result
 from benchmarks.common.tables import read_rows, write_rows
@@ -34,14 +32,11 @@ FIGURES = RESULTS / "select"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
-    parser = create_parser(__doc__, __package__)
+    parser = create_parser(
+        __doc__, __package__, data=None, quick="first size, few iterations, no training", redraw=None
+    )
     parser.add_argument(
         "--sizes", default=SIZES, metavar="MILLIONS", help="millions of elements (default: %(default)s)"
-    )
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
-    parser.add_argument("--quick", action="store_true", help="first size, few iterations, no training")
-    parser.add_argument(
-        "--redraw", action="store_true", help="measure nothing; draw the page's pictures again"
     )
     parser.add_argument("--counts", action="store_true", help="only the counts; the page keeps its times")
     options = parser.parse_args(arguments)
@@ -54,13 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     sizes = [round(1e6 * float(size)) for size in options.sizes.split(",")]
     folders = [TEST_GRADIENTS, TRAINED_GRADIENTS, *([options.data] if options.data else [])]
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        task = progress.add_task("", total=None)
-
-        def step(name: str) -> None:
-            progress.update(task, description=name)
-
+    with show_steps() as step:
         if options.counts:
             saved = speeds.load_gradients(folders)
             accuracies = measure_counts(sizes[0], saved, count_accuracy.MODELS, 40, step)

@@ -21,12 +21,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.progress import Progress
 
-from benchmarks.collectives.hosts import find_missing_tools
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
+from benchmarks.common.hosts import find_missing_tools
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows as read_table
 from benchmarks.common.tables import write_rows
@@ -51,19 +50,9 @@ FIGURES, PICTURE = RESULTS / "step" / "bars.csv", RESULTS / "step.png"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is missing, print the page, and write it if everything is there."""
-    parser = create_parser(__doc__, __package__)
-    add = parser.add_argument
-    add("--quick", action="store_true", help="the MLP on two ranks, loopback; two minutes")
-    add(
-        "--only",
-        default="",
-        metavar="NAMES",
-        help="only these jobs; names, or parts of names, separated by ;",
-    )
-    add("--fresh", action="store_true", help="delete all results that are kept")
-    add("--report", action="store_true", help="measure nothing; format what is kept")
-    add("--redraw", action="store_true", help="measure nothing; draw the page's picture again")
-    add("--output", type=Path, metavar="FOLDER", help="write the page and the picture there, too")
+    usual = dict.fromkeys(("only", "fresh", "report", "redraw", "output"))
+    quick = "the MLP on two ranks, loopback; two minutes"
+    parser = create_parser(__doc__, __package__, quick=quick, **usual)
     options = parser.parse_args(arguments)
     if options.redraw:
         plot.draw(PICTURE, read_table(FIGURES, plot.Bar))

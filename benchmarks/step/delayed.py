@@ -8,26 +8,23 @@ bits, which the link hardly notices, and all parameters, which take longer than 
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
 from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.common.ranks import is_rank, run_ranks, run_torch_rank
 from benchmarks.common.results import format_markdown, write_result
 from benchmarks.common.targets import check_at_most, format_targets
 from benchmarks.step.models import MODELS, build
 
 __all__ = ["SYSTEMS", "Row", "format_page", "main"]
 
-ROOT, MODULE = Path(__file__).parents[2], "benchmarks.step.delayed"
+MODULE = "benchmarks.step.delayed"
 LINK, EVERY, PERIODS, WARM_UP, ROUNDS = "100 Mbit", 30, 2, 1, 3
 SCHEME, DENSE = "budget(bits=0.219) | rice | error-bounded", "all | raw-index | raw"
 ALONE, AT_ONCE, DENSE_AT_ONCE, DENSE_DELAYED = (
@@ -67,17 +64,15 @@ class Row:
     sent: float
 
 
-def run_rank(system: str, rank: int, store: str, model: str, every: int, periods: int) -> Row:
-    """Train as one of two ranks in this process."""
+def run_rank(system: str, model: str, every: int, periods: int) -> Row:
+    """Train as one of two ranks, whose process group exists."""
     import torch
     import torch.distributed as dist
 
     import collectives as co
     import wirecodec as wc
 
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
-    problem = build(model, rank)
+    problem = build(model, dist.get_rank())
     optimizer = torch.optim.AdamW(problem.model.parameters(), lr=1e-4)
     comm = co.TorchComm(dist.new_group(backend="gloo"))  # of its own: exchanges run beside the barriers
     channel, local, given = co.Channel(comm), None, SYSTEMS[system]
@@ -110,19 +105,7 @@ def measure(system: str, model: str = MODELS[1], every: int = EVERY, periods: in
     """Run a system on two hosts with shaped links."""
     with Hosts(2) as hosts:
         hosts.shape(RATES[LINK])
-        environment = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
-        environment |= {"PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "eth0"}
-        store = f"tcp://{hosts.names[0]}:29541"
-        ranks = []
-        for rank, name in enumerate(hosts.names):
-            given = json.dumps([system, rank, store, model, every, periods])
-            command = ["ip", "netns", "exec", name, sys.executable, "-m", MODULE, "--rank", given]
-            stream = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
-            ranks.append(subprocess.Popen(command, env=os.environ | environment, stdout=stream, text=True))
-        output = ranks[0].communicate()[0]
-        if any(rank.wait() for rank in ranks):
-            raise RuntimeError(f"{system}: a rank failed")
-    return Row(**json.loads(output.splitlines()[-1]))
+        return Row(**run_ranks(MODULE, [system, model, every, periods], hosts.names))
 
 
 def format_page(rounds: Sequence[Sequence[Row]]) -> str:
@@ -196,12 +179,7 @@ def _format_answer(cases: Sequence[_Case]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure all systems, print the page and write it."""
-    parser = create_parser(__doc__, MODULE)
-    parser.add_argument("--rank", help="settings of one rank, as JSON; for the command itself")
-    options = parser.parse_args(arguments)
-    if options.rank:
-        print(json.dumps(asdict(run_rank(*json.loads(options.rank)))))
-        return
+    create_parser(__doc__, MODULE).parse_args(arguments)
     if missing := find_missing_tools():
         sys.exit(f"nothing was measured: {missing}")
     rounds: list[list[Row]] = []
@@ -219,4 +197,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_torch_rank(lambda plan: asdict(run_rank(*plan))) if is_rank() else main()

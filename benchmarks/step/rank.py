@@ -5,11 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import hashlib
-import json
 import math
-import os
 import random
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,32 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.ranks import report_event, run_torch_rank
 from benchmarks.step.delay import DelayedComm
 from benchmarks.step.models import build as build_model
 from benchmarks.step.stages import count_all_reduces, recorded
 from benchmarks.step.systems import COMPUTING, OURS, PLAIN, System
 from benchmarks.step.systems import build as build_system
 
-__all__ = ["check_gradients", "main", "measure"]
+__all__ = ["check_gradients", "measure"]
 
 MIN_WARM_UP, MAX_WARM_UP = 2, 4
 SLOW_STEP, SLOW_ROUNDS = 1.5, 2
 """Seconds of a step from which the warm-up is short, and the rounds that such a system has."""
-
-
-def main() -> None:
-    """Measure the plan in the argument; rank 0 prints a JSON line per event, and the record at the end."""
-    import torch
-    import torch.distributed as dist
-
-    plan: dict[str, Any] = json.loads(sys.argv[1])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    record = measure(plan)
-    dist.barrier()
-    _print(kind="record", **record)
-    dist.barrier()
-    os._exit(0)  # gloo's threads may outlive the group
 
 
 def measure(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +39,7 @@ def measure(plan: Mapping[str, Any]) -> dict[str, Any]:
     peaks: dict[str, float] = {}
     durations: dict[str, float] = {}
     for name in plan["systems"]:
-        _print(kind="tick", name=f"{name}: warm-up")
+        report_event(f"{name}: warm-up")
         if plan["memory"]:  # what is loaded or compiled on first use is not part of it
             _warm_up(_build(name, plan))
             gc.collect()
@@ -75,13 +58,13 @@ def measure(plan: Mapping[str, Any]) -> dict[str, Any]:
         for name in random.Random(turn).sample(list(systems), len(systems)):
             if turn >= SLOW_ROUNDS and durations[name] > SLOW_STEP:
                 continue
-            _print(kind="tick", name=f"{name}: round {turn + 1} of {plan['rounds']}")
+            report_event(f"{name}: round {turn + 1} of {plan['rounds']}")
             steps = max(1, min(plan["max_steps"], round(plan["seconds"] / durations[name])))
             _measure_round(systems[name], steps, plan, found[name])
         touched["add"].append(_time_together(lambda: np.add(residual, gradient, out=residual)))
         touched["fill"].append(_time_together(lambda: gradient.fill(0)))
     for name, system in systems.items():
-        _print(kind="tick", name=f"{name}: stages")
+        report_event(f"{name}: stages")
         found[name] |= _measure_stages(name, system, plan["stage_steps"] if name in OURS else 1)
         found[name]["peak"] = peaks.get(name)
     tensors = len(list(systems[COMPUTING].model.parameters()))
@@ -223,11 +206,5 @@ def _read_status(field: str) -> float:
     return float("nan")
 
 
-def _print(**fields: Any) -> None:
-    """Print an event as JSON, on rank 0."""
-    if os.environ["RANK"] == "0":
-        print(json.dumps(fields), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run_torch_rank(measure)

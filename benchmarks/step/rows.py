@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.collectives.hosts import RATES
+from benchmarks.common.hosts import RATES
 from benchmarks.step.systems import COMPUTING, OURS
 
 __all__ = ["DELAY", "DELAY_SECONDS", "FAST", "LINKS", "LOOPBACK", "SLOW", "Row", "read_rows"]

@@ -6,13 +6,13 @@ learning rates, and reports the best rate of each. Results are kept, a line per 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.command import create_parser
 from benchmarks.common.results import RESULTS, format_markdown, write_result
 from benchmarks.training.runs import Result, Run, find_result, save_result
 from benchmarks.training.systems.codec import Codec, CodecExchange, build_compressor
@@ -157,7 +157,7 @@ def scope_rows() -> list[Row]:
 
 def main() -> None:
     """Run what has no result yet, and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.momentum", description=__doc__)
+    parser = create_parser(__doc__, "benchmarks.training.momentum")
     parser.add_argument("--folder", type=Path, default=RESULTS / "momentum", help="folder of results")
     parser.add_argument("--steps", type=int, default=STEPS, help="steps of each run")
     parser.add_argument("--page", action="store_true", help="only write the page")

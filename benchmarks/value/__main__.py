@@ -13,7 +13,6 @@ measures nothing. Remove that folder to start over.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import wirecodec as wc
-from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
 from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest, load_rest, save_rest
@@ -40,17 +39,15 @@ SLOW = 10.0
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
-    parser = create_parser(__doc__, __package__)
-    parser.add_argument("--quick", action="store_true", help="use vectors of 2.6M elements instead of 26M")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
-    parser.add_argument(
-        "--only",
-        default="",
-        metavar="WORDS",
-        help="measure these coders and vectors; names, or parts of names: qsgd; SZ3; laplace",
+    parser = create_parser(
+        __doc__,
+        __package__,
+        quick="use vectors of 2.6M elements instead of 26M",
+        data=None,
+        only="measure these coders and vectors; names, or parts of names: qsgd; SZ3; laplace",
+        minutes="start no vector after them",
+        report=None,
     )
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start no vector after them")
-    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
     partial = options.quick or options.data or options.only
     if not options.report:
@@ -82,12 +79,7 @@ def _measure_part(
     coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], rest_elements: int, budget: float
 ) -> str:
     """Measure some coders, or short vectors, and return the page; 0 rest elements leave out other parts."""
-    with create_progress() as progress:
-        task = progress.add_task("", total=len(coders) * len(cases) + (_EXTRA_STEPS if rest_elements else 0))
-
-        def step(name: str) -> None:
-            progress.update(task, description=name, advance=1)
-
+    with show_steps(len(coders) * len(cases) + (_EXTRA_STEPS if rest_elements else 0)) as step:
         measurements, curves = measure(coders, cases, step, budget)
         extra = Rest(describe_machine(), missing, [], [])
         if rest_elements:
@@ -112,12 +104,7 @@ def _continue_run(
     found, _ = kept.load()
     done = {(m.group, m.column) for m in found}
     left = [case for case in cases if (case.group, case.column) not in done]
-    with create_progress() as progress:
-        task = progress.add_task("", total=len(coders) * len(left) + _EXTRA_STEPS)
-
-        def step(name: str) -> None:
-            progress.update(task, description=name, advance=1)
-
+    with show_steps(len(coders) * len(left) + _EXTRA_STEPS) as step:
         for case in left:
             if time.monotonic() > stop:
                 return

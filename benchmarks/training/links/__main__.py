@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
 from benchmarks.common.command import choose_names, create_parser
+from benchmarks.common.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.common.ranks import run_ranks
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import append_rows, read_rows
 from benchmarks.training.links.plot import draw
@@ -33,8 +32,8 @@ from benchmarks.training.links.rows import Row, build_rows
 
 __all__ = ["main"]
 
-ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "benchmarks" / "training" / ".links"
+RANK = "benchmarks.training.links.rank"
+FOLDER = Path(__file__).parents[1] / ".links"
 KEPT = RESULTS / "links"
 """Rows of the page. They are part of the repository."""
 LEARNING_RATE = 1.6e-2
@@ -95,52 +94,13 @@ def _run(options: argparse.Namespace, methods: Sequence[str]) -> None:
             plan = {"method": method, "steps": options.steps, "rate": LEARNING_RATE, "link": rate}
             with Hosts(options.ranks) as hosts:
                 hosts.shape(RATES[rate])
-                record = run_ranks(hosts, plan | {"ranks": options.ranks}, options.timeout)
-            if record is not None:
-                path.write_text(json.dumps(record))
-
-
-def run_ranks(hosts: Hosts, plan: dict[str, Any], timeout: float) -> dict[str, Any] | None:
-    """Run one rank per host; return the record of rank 0, or None, with stderr printed, if a rank fails.
-
-    Args:
-        hosts: the hosts.
-        plan: for ``benchmarks.training.links.rank``.
-        timeout: seconds until all ranks are stopped.
-    """
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "MASTER_ADDR": hosts.names[0],
-        "MASTER_PORT": "29571",
-        "WORLD_SIZE": str(hosts.count),
-        "GLOO_SOCKET_IFNAME": "eth0",
-        "OMP_NUM_THREADS": "1",
-        "NUMBA_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-m", "benchmarks.training.links.rank", json.dumps(plan)]
-    ranks = [
-        subprocess.Popen(
-            ["ip", "netns", "exec", host, *command],
-            env=environment | {"RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for rank, host in enumerate(hosts.names)
-    ]
-    try:
-        printed = [one.communicate(timeout=timeout)[0] for one in ranks]
-    except subprocess.TimeoutExpired:
-        print(f"stopped after {timeout:.0f} s")
-        return None
-    finally:
-        for one in ranks:
-            if one.poll() is None:
-                one.kill()
-                one.wait()
-    lines = [line for line in printed[0].splitlines() if line.startswith("{")]
-    found: dict[str, Any] | None = json.loads(lines[-1]) if lines else None
-    return found
+                plan |= {"ranks": options.ranks}
+                try:
+                    record = run_ranks(RANK, plan, hosts.names, timeout=options.timeout)
+                except RuntimeError as error:
+                    print(error)
+                    continue
+            path.write_text(json.dumps(record))
 
 
 def _load(steps: int, ranks: int) -> Iterator[dict[str, Any]]:

@@ -6,13 +6,13 @@ each rank.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["METHODS", "main"]
+from benchmarks.common.ranks import run_torch_rank
+
+__all__ = ["METHODS", "measure"]
 
 LOCAL_SYSTEMS = {
     "local updates every 4": "local updates every 4, 0.25 bits per step",
@@ -35,21 +35,11 @@ SCHEME = "budget(bits=0.25) | rice | error-bounded"
 WARM_UP = 3
 
 
-def main() -> None:
-    """Train with the settings of the JSON argument; rank 0 prints a JSON line."""
-    import torch
+def measure(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Train with the settings of a plan; return them with the losses and seconds of the steps."""
     import torch.distributed as dist
 
-    wanted: dict[str, Any] = json.loads(sys.argv[1])
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=size)
-    record = _train(wanted["method"], wanted["steps"], wanted["rate"], rank)
-    dist.barrier()
-    if rank == 0:
-        print(json.dumps(wanted | record), flush=True)
-    dist.barrier()
-    os._exit(0)  # gloo's threads may outlive the group
+    return dict(plan) | _train(plan["method"], plan["steps"], plan["rate"], dist.get_rank())
 
 
 def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]:
@@ -146,4 +136,4 @@ def _wrap(method: str, model: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    run_torch_rank(measure)

@@ -13,12 +13,13 @@ import pytest
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
-from benchmarks.collectives import hosts, kept, plot, report
+from benchmarks.collectives import kept, plot, report
 from benchmarks.collectives.__main__ import main
 from benchmarks.collectives.cases import Case
 from benchmarks.collectives.measurement import WHOLE_STEP, Measurement, check_targets, compute_regrets
-from benchmarks.collectives.plan import generate_all_jobs, generate_default_jobs
+from benchmarks.collectives.plan import generate_jobs
 from benchmarks.collectives.simulation import simulate_methods
+from benchmarks.common import hosts
 
 CASE = Case(100_000, 0.05, 0.5)
 
@@ -75,8 +76,8 @@ def test_targets() -> None:
     assert not found["regret of the automatic choice, median ≤ 1.02"].met
 
 
-def test_default_jobs_cover_every_case() -> None:
-    jobs = list(generate_default_jobs("Open MPI", quick=False))
+def test_jobs_cover_every_case() -> None:
+    jobs = list(generate_jobs("Open MPI", quick=False))
     alone = {
         (job.rate, job.ranks, one["case"]["elements"], one["case"]["density"])
         for job in jobs
@@ -88,22 +89,13 @@ def test_default_jobs_cover_every_case() -> None:
         measured = {(one["case"]["elements"], kind) for one in job.cases for kind in one["kinds"]}
         dense = [(one["case"]["elements"], kind) for one in job.cases for kind in one["dense"]]
         assert sorted(dense) == sorted(measured)
-    assert [(job.rate, job.ranks) for job in generate_default_jobs("MPICH", quick=False)] == [("1 Gbit", 4)]
+    assert [(job.rate, job.ranks) for job in generate_jobs("MPICH", quick=False)] == [("1 Gbit", 4)]
 
 
 def test_quick_jobs_have_large_vectors_at_one_rate() -> None:
-    jobs = generate_default_jobs("Open MPI", quick=True)
+    jobs = generate_jobs("Open MPI", quick=True)
     large = [job for job in jobs if any(one["case"]["elements"] == 26_000_000 for one in job.cases)]
     assert [(job.rate, job.ranks) for job in large] == [("1 Gbit", 4)]
-
-
-def test_all_jobs_cover_the_requested_cases() -> None:
-    jobs = list(generate_all_jobs(["1 Gbit"], [2, 4], [1000], [0.1, 0.01], [0.0], long=False))
-    assert [job.ranks for job in jobs] == [2, 4]
-    assert [(one["case"]["density"], one["dense"]) for one in jobs[0].cases] == [
-        (0.1, ["exchange", "whole"]),
-        (0.01, []),
-    ]
 
 
 def test_page_and_picture(tmp_path: Path) -> None:
@@ -124,13 +116,7 @@ def test_simulation_runs_without_tools(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: None)
     assert hosts.find_missing_tools() == "ip, tc, unshare not found"
-    main(["--no-keep", "--simulate", "2", "--rates", "1Gbit"])
+    main(["--no-keep", "--simulate", "2"])
     printed = capsys.readouterr().out
     assert "Skipped: all measurements between hosts: ip, tc, unshare not found" in printed
     assert "CLT-k, bytes" in printed
-
-
-def test_unknown_rate(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--rates", "3bit"])
-    assert "'3bit' is not one of 100 Mbit" in capsys.readouterr().err

@@ -16,7 +16,7 @@ pytest.importorskip("fsspec", reason="the store needs it")
 
 import torch
 
-from benchmarks.collectives.hosts import find_missing_tools
+from benchmarks.common.hosts import find_missing_tools
 from benchmarks.feed import plot, report
 from benchmarks.feed.methods import METHODS, Store
 from benchmarks.feed.records import Published, Served

@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.collectives.hosts import Hosts
+from benchmarks.common.hosts import Hosts
+from benchmarks.common.ranks import RANK_ENVIRONMENT
 
 __all__ = ["ENVIRONMENT", "find_mpi", "launch_ranks"]
 
-_ROOT = Path(__file__).parents[2]
 # Ranks keep the memory that they free. A virtual machine may return free memory to its host within seconds.
 # To allocate 100 MB again then takes 0.2 s, which is not a property of the collectives.
 _KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-_ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "NUMBA")}
-ENVIRONMENT = _ONE_THREAD | _KEEP_MEMORY | {"PYTHONPATH": str(_ROOT)}
+ENVIRONMENT = RANK_ENVIRONMENT | _KEEP_MEMORY
 """Variables of each rank."""
 
 
