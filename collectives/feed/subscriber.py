@@ -11,6 +11,7 @@ import wirecodec as wc
 from collectives.call import exclusive
 from collectives.errors import CollectiveError, Refused
 from collectives.feed.archive import open_archive
+from collectives.feed.holding import Memory, check_shapes, find_memory, read_held
 from collectives.feed.publisher import LIMITS
 from collectives.feed.reader import Progress, Reader, explain_damage
 from collectives.feed.record import Version
@@ -23,7 +24,6 @@ from wirecodec.interop import (
     check_patch_fits,
     commit_patch,
     prepare_replacement,
-    read_tensors,
 )
 
 
@@ -98,8 +98,11 @@ class Update:
 
         After an exception, the state is as it was.
         """
+        subscriber = self._subscriber
+        subscriber._seen = None
         commit_patch(self._prepared, self._state, self._tensors)
-        self._subscriber._record = self._record
+        subscriber._record = self._record
+        subscriber._remember(self._record, self._state)
         return self.version
 
 
@@ -175,6 +178,7 @@ class Subscriber:
         self._reader = Reader(archive, limits, progress or (lambda arrived, total: None))
         self._poll, self._verify, self._report = poll, verify, report
         self._record: Version | None = None
+        self._seen: tuple[Version, Memory] | None = None
         self.last: dict[str, Any] | None = None
 
     @property
@@ -222,11 +226,12 @@ class Subscriber:
         routes = Routes(self._archive, record)
         for base, route in self._iterate_routes(state, routes):
             try:
-                changed = self._follow(state, routes, route)
+                changed = self._follow(state, routes, base, route)
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
             self._record = record
+            self._remember(record, state)
             if route:
                 self._note(meter, base, record, changed, len(route))
             return record.number
@@ -237,18 +242,23 @@ class Subscriber:
         """Fetch and check the newest version, and leave the state as it is until ``Update.commit``.
 
         The arguments and the errors are those of ``update``. From several versions behind, and from an
-        anchor, the new state is made in a copy first.
+        anchor, the new state is made in a copy first. If the state has the newest version since the last
+        update, and no operation of torch has changed it, its bits are not read.
         """
         record = self._wait(timeout, version)
         failure: Exception | None = None
-        tensors, routes = read_tensors(state), Routes(self._archive, record)
-        for _, route in self._iterate_routes(state, routes):
+        tensors, routes = read_held(state, record.tensors), Routes(self._archive, record)
+        if self._seen is not None and self._seen == (record, find_memory(tensors)):
+            return Update(self, record, state, tensors, PreparedPatch())
+        for base, route in self._iterate_routes(state, routes):
             try:
-                prepared = self._prepare(tensors, routes, route)
+                prepared = self._prepare(tensors, routes, base, route)
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
             check_patch_fits(prepared, state, tensors)
+            if not route:
+                self._remember(record, state)
             return Update(self, record, state, tensors, prepared)
         raise explain_damage(failure, record.number) from failure
 
@@ -298,7 +308,7 @@ class Subscriber:
 
         That of the last update comes without a look at the state if patches from it check all tensors.
         """
-        tensors, known = read_tensors(state), self._record
+        tensors, known = read_held(state, record.tensors), self._record
         tried = None
         if known is not None and tensors:
             is_checked = known.number < record.number and not record.unread
@@ -316,26 +326,44 @@ class Subscriber:
             for route in routes.iterate(base):
                 yield base, route
 
-    def _follow(self, state: Any, routes: Routes, route: list[Hop]) -> int:
+    def _remember(self, record: Version, state: Any) -> None:
+        """Remember that a state has a version, so that ``prepare`` need not read it before the next one."""
+        memory = find_memory(read_held(state, record.tensors))
+        self._seen = None if memory is None else (record, memory)
+
+    def _follow(self, state: Any, routes: Routes, base: int | None, route: list[Hop]) -> int:
         """Apply what makes a newer version of a state, and return the number of changed elements."""
-        tensors, changed = read_tensors(state), 0
+        number = routes.target.tensors
+        tensors, changed = read_held(state, number), 0
+        self._seen = None
         if _is_anchored(route):
-            prepared = prepare_replacement(tensors, self._reader.load(routes, route))
+            prepared = self._replace(tensors, routes, base, route)
             commit_patch(prepared, state, tensors)
             return _count(prepared)
         for hop, data in zip(route, self._reader.fetch(routes, route), strict=True):
             prepared = self._reader.prepare([data], tensors)
             commit_patch(prepared, state, tensors)
-            self._record, tensors = hop.version, read_tensors(state)
+            self._record, tensors = hop.version, read_held(state, number)
             changed += _count(prepared)
         return changed
 
-    def _prepare(self, tensors: dict[str, Any], routes: Routes, route: list[Hop]) -> PreparedPatch:
-        """Prepare what brings a state of a version to a newer one."""
+    def _replace(
+        self, tensors: dict[str, Any], routes: Routes, base: int | None, route: list[Hop]
+    ) -> PreparedPatch:
+        """Prepare what makes a version of a state with any bits, or of one of a known version."""
+        prepared = prepare_replacement(tensors, self._reader.load(routes, route))
+        if base is None:
+            check_shapes(prepared, tensors, routes.target.number)
+        return prepared
+
+    def _prepare(
+        self, tensors: dict[str, Any], routes: Routes, base: int | None, route: list[Hop]
+    ) -> PreparedPatch:
+        """Prepare what brings a state to a newer version."""
         if not route:
             return PreparedPatch()
         if _is_anchored(route):
-            return prepare_replacement(tensors, self._reader.load(routes, route))
+            return self._replace(tensors, routes, base, route)
         return self._reader.prepare(self._reader.fetch(routes, route), tensors)
 
     def _note(self, meter: _Meter, base: int | None, record: Version, changed: int, objects: int) -> None:

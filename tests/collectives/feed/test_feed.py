@@ -21,6 +21,7 @@ import pytest
 import collectives as co
 from collectives.errors import Refused
 from collectives.feed import command
+from collectives.feed import reader as feed_reader
 from collectives.feed.record import Part, Version
 from tests.collectives.feed.weights import Training, bits_of, copy_of, start_training
 from tests.collectives.injector import Injected, Injector
@@ -518,3 +519,93 @@ def test_records_are_parsed_or_refused() -> None:
     for stop in range(len(body)):
         with pytest.raises(Refused):
             Version.parse(9, body[:stop])
+
+
+def test_a_tensor_of_another_shape_is_no_new_one(folder: str, training: Training) -> None:
+    """Its memory would keep the old bits: that of a model, of which the mapping has views."""
+    training.publish(co.Publisher(folder, "run"))
+    for change in (lambda x: x.reshape(-1), lambda x: x[:1], lambda x: x.astype("f4")):
+        memory = copy_of(start_training().state)["embedding"] * 0
+        views = {**copy_of(training.state), "embedding": change(memory)}
+        before = bits_of(views)
+        for call in (follow(folder).update, follow(folder).prepare):
+            with pytest.raises(ValueError, match=r"'embedding' has shape .* and version 0 has shape"):
+                call(views)
+            assert bits_of(views) == before
+    del views["embedding"]
+    follow(folder).update(views)
+    assert bits_of(views) == training.kept[0]
+
+
+def test_a_version_may_reshape_its_tensors(folder: str, training: Training) -> None:
+    publisher = co.Publisher(folder, "run")
+    training.publish(publisher)
+    reader, state = follow(folder), dict[str, Any]()
+    reader.update(state)
+    training.state["scale"] = np.ones((2, 2), np.float32)
+    training.publish(publisher)
+    assert reader.update(state) == 1
+    assert bits_of(state) == training.kept[1]
+
+
+@pytest.mark.parametrize("prepares", [False, True])
+def test_tied_tensors_of_a_reader_take_patches(folder: str, prepares: bool) -> None:
+    """A checkpoint has one name of them, and a state_dict, which is made for each update, has both."""
+    torch = pytest.importorskip("torch")
+    trained, served = (
+        torch.nn.ModuleDict(
+            {"embed": torch.nn.Embedding(40, 30), "head": torch.nn.Linear(30, 40, bias=False)}
+        )
+        for _ in range(2)
+    )
+    for model in (trained, served):
+        model["head"].weight = model["embed"].weight
+    publisher, reader = co.Publisher(folder, "run"), follow(folder)
+    for number in range(4):
+        publisher.publish(dict(trained.named_parameters()))
+        state = served if number == 2 else served.state_dict()
+        if prepares:
+            reader.prepare(state).commit()
+        else:
+            reader.update(state)
+            assert reader.last is not None
+            assert reader.last["base"] == (number - 1 if number else None)
+        assert len(served.state_dict()) == 2
+        assert torch.equal(served["head"].weight, trained["embed"].weight)
+        with torch.no_grad():
+            trained["embed"].weight[number] *= 1.01
+
+
+def test_an_idle_prepare_reads_no_bits(
+    folder: str, training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But it does if the state is another one, or if torch has written into it; and so does ``update``."""
+    torch = pytest.importorskip("torch")
+    publisher, reader = co.Publisher(folder, "run", base="unread"), follow(folder)
+    publisher.publish({"w": np.zeros(9, "f4"), "empty": np.zeros((0, 3), "f4")})
+    counted = []
+    digest = feed_reader.digest_state
+    monkeypatch.setattr(feed_reader, "digest_state", lambda x: counted.append(x) or digest(x))
+    state = {"w": torch.zeros(9), "empty": torch.zeros(0, 3)}
+
+    def count(state: Any) -> tuple[int, int]:
+        counted.clear()
+        return reader.prepare(state).changed, len(counted)
+
+    assert count(state) == (0, 1)  # the first time
+    assert count(state) == count({name: x.detach() for name, x in state.items()}) == (0, 0)
+    other = {name: x + 1 for name, x in state.items()}
+    assert count(other) == (9, 2)
+    assert count(state) == (0, 0)
+    state["w"][3] = 5
+    assert count(state) == (9, 2)
+    reader.update(state)
+    assert count(state) == (0, 0)
+    state["w"].numpy()[3] = 5
+    publisher.publish({"w": np.ones(9, "f4"), "empty": np.zeros((0, 3), "f4")})
+    reader.prepare(state).commit()
+    assert state["w"].tolist() == [1] * 9
+    assert count(state) == (0, 0)
+    counted.clear()
+    reader.update(state)
+    assert len(counted) == 1
