@@ -11,6 +11,7 @@ import random
 import shutil
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from tests.collectives.store.faulty import Faults
 from tests.collectives.store.stores import Store
 from wirecodec.cli import main
 from wirecodec.interop import digest_state
+from wirecodec.patch import states
 
 OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
@@ -747,3 +749,25 @@ def test_a_reader_that_may_not_report_follows(tmp_path: Path, training: Training
     assert len(written) == 1
     with pytest.raises(ValueError, match="name is 'a b'"):
         co.Subscriber(f"faulty://{tmp_path}", "run", name="a b", **options)
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_a_publisher_reads_each_tensor_once(
+    folder: str, training: Training, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    """A copy from a device is made for each time; anchors and patches over more versions read it again."""
+    publisher, counted = co.Publisher(folder, "run", base=base), Counter[int]()
+    to_host = states._to_host
+    mine = {id(x) for x in training.state.values()}
+
+    def count(tensor: Any) -> Any:
+        counted.update([id(tensor)] if id(tensor) in mine else [])
+        return to_host(tensor)
+
+    monkeypatch.setattr(states, "_to_host", count)
+    for number in (0, 1, 2):
+        for _ in range(2):  # the second time, nothing is new
+            counted.clear()
+            assert training.publish(publisher) == number
+            assert [counted[one] for one in mine] == [1] * 4
+        training.step()
