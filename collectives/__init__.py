@@ -18,6 +18,7 @@ from collectives.errors import CollectiveError, Timeout
 from collectives.exchange.pending import Pending
 from collectives.feed.publisher import Publisher
 from collectives.feed.subscriber import Subscriber
+from collectives.feed.update import Update
 from collectives.gloo.communicator import TorchComm
 from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
@@ -52,6 +53,7 @@ __all__ = [
     "Subscriber",
     "Timeout",
     "TorchComm",
+    "Update",
     "allgather",
     "allgather_bytes",
     "allreduce",

@@ -25,7 +25,8 @@ CuPy when they are called.
     arithmetic              flushes_denormals
     memory                  aligned: an array whose sums bypass the caches
     patches of weights      read_tensors, prepare_all, split_patches, check_patch_fits, commit_patch;
-                            prepare_replacement, PreparedPatch; digest_state, count_state
+                            prepare_replacement, PreparedPatch; digest_state, count_state;
+                            Difference, compare_states, write_patch
     shared memory           Layout of an array; describe_overlap, which names two arrays that share bytes
     sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
@@ -62,6 +63,9 @@ from wirecodec.patch.apply import check_fits as check_patch_fits
 from wirecodec.patch.apply import commit as commit_patch
 from wirecodec.patch.apply import digest_state, prepare_all
 from wirecodec.patch.apply import split as split_patches
+from wirecodec.patch.diff import Difference
+from wirecodec.patch.diff import compare as compare_states
+from wirecodec.patch.diff import write as write_patch
 from wirecodec.patch.overlap import Layout, describe_overlap
 from wirecodec.patch.prepared import PreparedPatch, prepare_replacement
 from wirecodec.patch.states import count_state
@@ -87,6 +91,7 @@ __all__ = [
     "DTYPES",
     "AccumulatedGradient",
     "CompilationNeeded",
+    "Difference",
     "HostGradient",
     "Layout",
     "Memory",
@@ -114,6 +119,7 @@ __all__ = [
     "check_keys",
     "check_patch_fits",
     "commit_patch",
+    "compare_states",
     "copy_of",
     "copy_to_host",
     "count_state",
@@ -165,6 +171,7 @@ __all__ = [
     "top_of_group",
     "unmasked",
     "value_codecs",
+    "write_patch",
     "write_state",
 ]
 

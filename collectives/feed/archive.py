@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from collectives.errors import Refused
+from collectives.errors import CollectiveError, Refused
 from collectives.feed.layout import (
     FOLDER,
     OBJECTS,
+    READERS,
     VERSIONS,
     parse_object,
     parse_version,
     path_of_object,
+    path_of_reader,
     path_of_version,
 )
 from collectives.feed.record import MAX_BODY, Part, Version
 from collectives.store.envelope import OVERHEAD, Envelope, Kind, Sign, Verify, hash_run, open_slot
 from collectives.store.files import Files
-from collectives.store.layout import MAX_NAME, check_name
+from collectives.store.layout import MAX_NAME, check_name, is_name
 from collectives.store.slots import Slots
 
 _MAX_GRACE = 60.0
+_TIME = struct.Struct("<Q")
+
+
+class Report(NamedTuple):
+    """Report of a reader.
+
+    Attributes:
+        name: of the reader.
+        version: that it has.
+        written: microseconds since 1970, by the reader's clock.
+    """
+
+    name: str
+    version: int
+    written: int
 
 
 @dataclass(frozen=True)
@@ -112,6 +131,26 @@ class Archive:
         if len(data) != part.size or hashlib.sha256(data).digest() != part.digest:
             raise Refused("digest", f"an object of version {number} has other bytes than its record says")
         return data
+
+    def report(self, name: str, version: int) -> None:
+        """Write which version a reader has, if it may and the store does not fail."""
+        body = _TIME.pack(time.time_ns() // 1000)
+        with suppress(CollectiveError):
+            self.files.without_repeats().put(
+                path_of_reader(name), Envelope(Kind.READER, self.run, version, name, body).pack()
+            )
+
+    def iterate_reports(self) -> Iterator[Report]:
+        """Yield the reports of readers, in the order of their names; wrong ones are left out."""
+        for entry in self.files.entries(READERS):
+            if entry.is_folder or not is_name(entry.base):
+                continue
+            data = self.files.get(path_of_reader(entry.base), OVERHEAD + MAX_NAME + _TIME.size + 1)
+            with suppress(Refused):
+                found = Envelope.unpack(data or b"")
+                found.require_place([Kind.READER], self.run, found.number, entry.base)
+                if len(found.body) == _TIME.size:
+                    yield Report(found.name, found.number, *_TIME.unpack(found.body))
 
     def prune(self, oldest: int) -> None:
         """Delete the records and objects of older versions, if this program may."""

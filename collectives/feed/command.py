@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from itertools import islice
 
-from collectives.feed.archive import Archive
+from collectives.feed.archive import Archive, Report
 from collectives.feed.layout import FOLDER
 from collectives.feed.record import MAX_BODY, Version
 from collectives.store.envelope import check_everyone, hash_run
 from collectives.store.opening import explained, open_files
 from wirecodec.cli.formatting import escape, format_count, format_table
+
+_MOST_READERS = 1000
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,14 +28,15 @@ def run(options: argparse.Namespace) -> int:
     with explained(options.url):
         total = len(set(archive.list_numbers()))
         found = list(islice(archive.iterate_newest(), options.last))[::-1]
+        reports = list(islice(archive.iterate_reports(), _MOST_READERS)) if found else []
     if not found:
         raise ValueError(f"{options.url} has no version of a feed; give the folder of a run, URL/RUN")
-    print(_to_json(name, found) if options.json else format_feed(name, total, found))
+    print(_to_json(name, found, reports) if options.json else format_feed(name, total, found, reports))
     return 0
 
 
-def format_feed(name: str, total: int, versions: Sequence[Version]) -> str:
-    """Format versions as a table, the newest last."""
+def format_feed(name: str, total: int, versions: Sequence[Version], reports: Sequence[Report] = ()) -> str:
+    """Format versions as a table, the newest last, and the readers that report theirs as another one."""
     newest = versions[-1]
     title = (
         f"{escape(name)}: version {newest.number}; {newest.nbytes:,} bytes in"
@@ -41,16 +44,30 @@ def format_feed(name: str, total: int, versions: Sequence[Version]) -> str:
         " in the store; signatures are not checked here"
     )
     header = ("version", "written (UTC)", "changed", "bytes", "of the state", "over more versions", "anchor")
-    return "\n".join([title, "", *format_table(header, [_format_row(one) for one in versions], left={1})])
+    lines = [title, "", *format_table(header, [_format_row(one) for one in versions], left={1})]
+    if reports:
+        readers = [
+            (one.name, str(one.version), str(newest.number - one.version), _format_time(one.written))
+            for one in reports
+        ]
+        lines += ["", *format_table(("reader", "version", "behind", "since (UTC)"), readers, left={0, 3})]
+    return "\n".join(lines)
+
+
+def _format_time(microseconds: int) -> str:
+    """Format a time since 1970, which others have written."""
+    try:
+        return f"{datetime.fromtimestamp(microseconds / 1e6, timezone.utc):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):  # no time of the calendar
+        return "-"
 
 
 def _format_row(one: Version) -> list[str]:
     """Return the cells of a version."""
     patch, skips, anchor = _divide(one)
-    written = datetime.fromtimestamp(one.written / 1e6, timezone.utc)
     return [
         str(one.number),
-        f"{written:%Y-%m-%d %H:%M:%S}",
+        _format_time(one.written),
         f"{one.changed / max(one.elements, 1):.2%}",
         "-" if patch is None else f"{patch:,}",
         "-" if patch is None else f"{patch / max(one.nbytes, 1):.2%}",
@@ -66,7 +83,8 @@ def _divide(one: Version) -> tuple[int | None, int, int | None]:
     return patch, sum(sizes.values()), anchor
 
 
-def _to_json(name: str, versions: Sequence[Version]) -> str:
+def _to_json(name: str, versions: Sequence[Version], reports: Sequence[Report]) -> str:
+    newest = versions[-1].number
     rows = []
     for one in versions:
         patch, skips, anchor = _divide(one)
@@ -83,4 +101,8 @@ def _to_json(name: str, versions: Sequence[Version]) -> str:
                 "digest": f"{one.digest:016x}",
             }
         )
-    return json.dumps({"feed": name, "versions": rows}, indent=2)
+    readers = [
+        {"reader": who, "version": number, "behind": newest - number, "written": written / 1e6}
+        for who, number, written in reports
+    ]
+    return json.dumps({"feed": name, "versions": rows, "readers": readers}, indent=2)

@@ -8,7 +8,7 @@ from collectives.store.layout import SLOTS
 
 FOLDER = "feed"
 """Folder of a feed in that of its run, beside what a StoreComm of the same name has."""
-VERSIONS, OBJECTS = "versions", "objects"
+VERSIONS, OBJECTS, READERS = "versions", "objects", "readers"
 _VERSION = re.compile(r"([0-9]{12})\.([0-9]{2})")
 _OBJECT = re.compile(r"([0-9]{12})\.[0-9a-f]{64}")
 
@@ -21,6 +21,11 @@ def path_of_version(number: int, slot: int) -> str:
 def path_of_object(number: int, digest: bytes) -> str:
     """Return the path of a patch to a version, or of the anchor of a version."""
     return f"{OBJECTS}/{number:012d}.{digest.hex()}"
+
+
+def path_of_reader(name: str) -> str:
+    """Return the path of a reader's report."""
+    return f"{READERS}/{name}"
 
 
 def parse_version(base: str) -> int | None:

@@ -20,9 +20,18 @@ from collectives.feed.route import Routes, count_bytes
 from collectives.store.layout import check_name
 from collectives.store.signing import FEEDS, make_key, make_ring
 from collectives.waiting.backoff import check_seconds
-from wirecodec.interop import PreparedPatch, count_state, digest_state, read_tensors
+from wirecodec.interop import (
+    Difference,
+    PreparedPatch,
+    compare_states,
+    count_state,
+    read_tensors,
+    write_patch,
+)
 
 SKIPS = (8, 64)
+_LEVEL = 3
+"""Level of Zstandard, for tensors that are dense or whole."""
 LIMITS = wc.DecodeLimits(2**40, 2**20, 2**40, 2**40, 2**40)
 """Bounds on the containers of a feed; ``max_bytes`` bounds them, too."""
 
@@ -148,12 +157,13 @@ class Publisher:
             raise _refusal(self.version)
         start = time.monotonic()
         tensors = read_tensors(state)
-        digest = digest_state(tensors)
         while True:
             held = self._load()
+            found = compare_states(held, tensors, touched=self._reads_none(held), sealed=True)
+            digest = found.target
             if self._newest is not None and digest == self._newest.digest and not self._wants_anchor:
                 return self._newest.number
-            objects = self._make(held, tensors)
+            objects = self._make(held, tensors, found)
             prepared = self._reader.prepare([objects[self.version]], held) if held else None
             made = self._write(objects, digest, tensors, prepared)
             claimed = self._archive.claim(made, self._name, self._ring.sign)
@@ -206,19 +216,31 @@ class Publisher:
             return {}
         raise explain_damage(failure, self._newest.number) from failure
 
-    def _make(self, held: dict[str, Any], tensors: Mapping[str, Any]) -> dict[int | None, bytes]:
-        """Return {version: the patch from it}, and with None for the version the anchor, if it is due."""
-        found: dict[int | None, bytes] = {}
+    def _reads_none(self, held: Mapping[str, Any]) -> bool:
+        """Return whether readers of a patch from a version look at changed elements alone."""
+        return self._base == "unread" and bool(held)
+
+    def _make(
+        self, held: Mapping[str, Any], tensors: Mapping[str, Any], found: Difference
+    ) -> dict[int | None, bytes]:
+        """Return {version: the patch from it}, and with None for the version the anchor, if it is due.
+
+        Args:
+            held: the newest version, or nothing.
+            tensors: of the new one.
+            found: changes from the one to the other.
+        """
+        own = bytes(write_patch(found, touched=self._reads_none(held), level=_LEVEL))
+        if not held:
+            return {None: own}
+        made: dict[int | None, bytes] = {self.version: own}
         number = 0 if self.version is None else self.version + 1
-        if held:
-            found[self.version] = bytes(wc.diff(held, tensors, base=self._base))
-            for version, older in self._older.values():
-                if number - version in self._skips:
-                    found[version] = bytes(wc.diff(older, tensors, base=self._base))
-        cost = self._since_anchor + (len(found[self.version]) if held else 0)
-        if not held or self._wants_anchor or cost >= self._anchor_bytes:
-            found[None] = bytes(wc.diff({}, tensors))
-        return found
+        for version, older in self._older.values():
+            if number - version in self._skips:
+                made[version] = bytes(wc.diff(older, tensors, base=self._base))
+        if self._wants_anchor or self._since_anchor + len(own) >= self._anchor_bytes:
+            made[None] = bytes(wc.diff({}, tensors))
+        return made
 
     def _write(
         self,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import wirecodec as wc
 from collectives.call import exclusive
 from collectives.errors import CollectiveError, Refused
-from collectives.feed.archive import open_archive
+from collectives.feed.archive import Archive, open_archive
+from collectives.feed.holding import Memory, check_shapes, find_memory, read_held
 from collectives.feed.publisher import LIMITS
 from collectives.feed.reader import Progress, Reader, explain_damage
 from collectives.feed.record import Version
 from collectives.feed.route import Hop, Routes
+from collectives.feed.update import Update, count_changed
 from collectives.store.files import Traffic
+from collectives.store.layout import check_name
 from collectives.store.signing import FEEDS, make_verifier
 from collectives.waiting.backoff import check_seconds
 from wirecodec.interop import (
@@ -23,84 +26,7 @@ from wirecodec.interop import (
     check_patch_fits,
     commit_patch,
     prepare_replacement,
-    read_tensors,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Update:
-    """Newest version of a feed, fetched and checked; ``commit`` writes it into the state.
-
-    An inference engine whose weights are others than those of the state, such as fused ones on a GPU, gets
-    them from ``tensors`` or ``changes``. Both hold one tensor in memory at a time, and can be called again:
-    until ``commit``, and after it until the state changes once more.
-
-    Examples:
-        >>> import collectives as co, tempfile, numpy as np
-        >>> folder = tempfile.mkdtemp()
-        >>> publisher, reader = co.Publisher(folder, "demo"), co.Subscriber(folder, "demo")
-        >>> state, weights = {}, {"a": np.zeros(999, "f4"), "b": np.zeros(2, "f4")}
-        >>> version, version = publisher.publish(weights), reader.update(state)
-        >>> weights["a"][7] = 1
-        >>> version, update = publisher.publish(weights), reader.prepare(state)
-        >>> [(name, tensor.shape) for name, tensor in update.tensors()]
-        [('a', (999,))]
-        >>> list(update.changes())
-        [('a', array([7], dtype=int32), array([1.], dtype=float32))]
-        >>> update.commit(), state["a"][7]
-        (1, np.float32(1.0))
-    """
-
-    _subscriber: Subscriber
-    _record: Version
-    _state: Any
-    _tensors: dict[str, Any]
-    _prepared: PreparedPatch
-
-    @property
-    def version(self) -> int:
-        """Number of the version."""
-        return self._record.number
-
-    @property
-    def changed(self) -> int:
-        """Number of elements that ``commit`` writes."""
-        return _count(self._prepared)
-
-    def tensors(self) -> Iterator[tuple[str, Any]]:
-        """Return an iterator of the name and the whole new tensor of each tensor that changes.
-
-        A tensor has memory of its own. It is of the framework and on the device of the state's tensors. From
-        an empty dictionary, all tensors are new, as arrays.
-        """
-        return ((write.name, write.make_like(self._tensors)) for write in self._prepared.writes)
-
-    def changes(self) -> Iterator[tuple[str, Any, Any]]:
-        """Return an iterator of the name, the positions and the new values of the elements that change.
-
-        Positions are (r,) ascending and int32, or int64 for more than 2^31 elements, in the flattened tensor.
-        A tensor that an anchor replaces, or that changes in many elements, may have all of them. Both are
-        torch tensors on the device of the state's if that is one, else arrays.
-
-        Raises:
-            ValueError: a tensor is new, or has another shape or type than that of the state.
-        """
-        for write in self._prepared.writes:
-            if write.replaces(self._tensors):
-                raise ValueError(
-                    f"tensor {write.name!r} is new, or has another shape or type than that of the state, so"
-                    " that it has no elements to change; use tensors()"
-                )
-        return ((write.name, *write.find_elements(self._tensors)) for write in self._prepared.writes)
-
-    def commit(self) -> int:
-        """Write the version into the state, which nobody may have changed, and return its number.
-
-        After an exception, the state is as it was.
-        """
-        commit_patch(self._prepared, self._state, self._tensors)
-        self._subscriber._record = self._record
-        return self.version
 
 
 class Subscriber:
@@ -117,6 +43,8 @@ class Subscriber:
         timeout: seconds for which requests are repeated while the store fails.
         verify: whether ``update`` checks the digest of the whole state if no patch does. False saves a pass
             over the state per call, and does not see weights that someone else has changed.
+        name: under which the reader writes its version into the store after each update, for ``wirecodec
+            feed``; None if it does not. A write that fails is no error.
         storage_options: of the file system of fsspec.
         keys: {name: public key, 32 bytes} of all that may publish, or None for anybody who can write.
         max_bytes: largest object that is read, in bytes.
@@ -155,6 +83,7 @@ class Subscriber:
         poll: float = 1.0,
         timeout: float = 600.0,
         verify: bool = True,
+        name: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         keys: Mapping[str, bytes] | None = None,
         max_bytes: int = 2**36,
@@ -163,6 +92,7 @@ class Subscriber:
         report: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
         check_seconds(poll=poll, timeout=timeout)
+        self._name = None if name is None else check_name(name)
         archive = open_archive(
             url,
             run,
@@ -172,9 +102,11 @@ class Subscriber:
             max_bytes=max_bytes,
         )
         self._archive = archive
+        self._quick = replace(archive, files=archive.files.without_repeats())
         self._reader = Reader(archive, limits, progress or (lambda arrived, total: None))
         self._poll, self._verify, self._report = poll, verify, report
         self._record: Version | None = None
+        self._seen: tuple[Version, Memory] | None = None
         self.last: dict[str, Any] | None = None
 
     @property
@@ -187,16 +119,70 @@ class Subscriber:
         """Bytes and requests so far."""
         return self._archive.files.traffic
 
-    def latest(self) -> int | None:
+    def latest(self, timeout: float = 0.0) -> int | None:
         """Return the number of the newest version in the store, or None; not below ``version``.
 
         It may be called from another thread while ``update`` runs.
 
+        Args:
+            timeout: seconds to wait for a version that is newer than ``version``.
+
         Raises:
             CollectiveError: the store fails.
         """
-        found = self._find()
+        found = self._await(timeout, None)
         return None if found is None else found.number
+
+    async def latest_async(self, timeout: float = 0.0) -> int | None:
+        """Return the same as ``latest``, and let other tasks of the event loop run meanwhile.
+
+        No thread waits. Each look at the store runs in a thread of the loop's executor, and makes one try per
+        request. If the store fails, there is another look after ``poll`` seconds, as long as for ``latest``.
+
+        Args:
+            timeout: seconds to wait for a version that is newer than ``version``.
+
+        Raises:
+            CollectiveError: the store fails.
+        """
+        import asyncio  # takes time, which most programs need not wait for
+
+        known, end, patience = self._record, time.monotonic() + timeout, self._archive.files.patience
+        give_up = time.monotonic() + patience
+        while True:
+            try:
+                found = await asyncio.to_thread(self._find, self._quick)
+            except CollectiveError as error:
+                if time.monotonic() > give_up or not self._quick.files.may_succeed_later(error):
+                    raise
+                pause = self._poll
+            else:
+                give_up, left = time.monotonic() + patience, end - time.monotonic()
+                if left <= 0 or (found is not None and found is not known):
+                    return None if found is None else found.number
+                pause = min(self._poll, left)
+            await asyncio.sleep(pause)
+
+    def lag(self) -> dict[str, Any]:
+        """Return how far the last update is behind the newest version in the store.
+
+        Returns:
+            "version" of the last update and "latest", each a number or None; "versions" between them, and
+            "seconds" since the first one that is missing was published, by both clocks.
+
+        Raises:
+            CollectiveError: the store fails.
+        """
+        known, newest = self._record, self._find(self._archive)
+        found = {"version": self.version, "latest": None, "versions": 0, "seconds": 0.0}
+        if newest is None:
+            return found
+        first = 0 if known is None else known.number + 1
+        found |= {"latest": newest.number, "versions": newest.number + 1 - first}
+        if first <= newest.number:
+            missing = self._archive.read(first) if first < newest.number else None
+            found["seconds"] = time.time() - (missing or newest).written / 1e6
+        return found
 
     @exclusive
     def update(self, state: Any, *, version: int | None = None, timeout: float = 0.0) -> int:
@@ -216,40 +202,62 @@ class Subscriber:
                 gone ("transport"), or are not valid ("refused").
             ValueError: a tensor cannot be written, or the version is older than that of the last update.
         """
-        meter = _Meter(self.traffic)
+        meter, before = _Meter(self.traffic), self.version
         record = self._wait(timeout, version)
         failure: Exception | None = None
         routes = Routes(self._archive, record)
         for base, route in self._iterate_routes(state, routes):
             try:
-                changed = self._follow(state, routes, route)
+                changed = self._follow(state, routes, base, route)
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
             self._record = record
+            self._remember(record, state)
             if route:
                 self._note(meter, base, record, changed, len(route))
+            if before != record.number:
+                self._tell()
             return record.number
         raise explain_damage(failure, record.number) from failure
+
+    def _commit(self, update: Update) -> None:
+        """Write an update into its state."""
+        self._seen, before = None, self.version
+        commit_patch(update._prepared, update._state, update._tensors)
+        self._record = update._record
+        self._remember(update._record, update._state)
+        if before != self.version:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Write the version of a reader with a name into the store."""
+        if self._name is not None and self._record is not None:
+            self._archive.report(self._name, self._record.number)
 
     @exclusive
     def prepare(self, state: Any, *, version: int | None = None, timeout: float = 0.0) -> Update:
         """Fetch and check the newest version, and leave the state as it is until ``Update.commit``.
 
         The arguments and the errors are those of ``update``. From several versions behind, and from an
-        anchor, the new state is made in a copy first.
+        anchor, the new state is made in a copy first. If the state has the newest version since the last
+        update, and no operation of torch has changed it, its bits are not read.
         """
         record = self._wait(timeout, version)
         failure: Exception | None = None
-        tensors, routes = read_tensors(state), Routes(self._archive, record)
-        for _, route in self._iterate_routes(state, routes):
+        tensors, routes = read_held(state, record.tensors), Routes(self._archive, record)
+        if self._seen is not None and self._seen == (record, find_memory(tensors)):
+            return Update(record, state, tensors, PreparedPatch(), self._commit)
+        for base, route in self._iterate_routes(state, routes):
             try:
-                prepared = self._prepare(tensors, routes, route)
+                prepared = self._prepare(tensors, routes, base, route)
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
             check_patch_fits(prepared, state, tensors)
-            return Update(self, record, state, tensors, prepared)
+            if not route:
+                self._remember(record, state)
+            return Update(record, state, tensors, prepared, self._commit)
         raise explain_damage(failure, record.number) from failure
 
     def _wait(self, timeout: float, version: int | None) -> Version:
@@ -257,14 +265,7 @@ class Subscriber:
         known = self._record
         if version is not None and known is not None and version < known.number:
             raise ValueError(f"version is {version}; the state has version {known.number} already")
-        end = time.monotonic() + timeout
-        found = self._look(version, first=True)
-        while found is None or (found is known and version is None):
-            left = end - time.monotonic()
-            if left <= 0:
-                break
-            time.sleep(min(self._poll, left))
-            found = self._look(version, first=False)
+        found = self._await(timeout, version)
         if found is None:
             wanted = "nothing" if version is None else f"no version {version}"
             raise CollectiveError(
@@ -274,31 +275,43 @@ class Subscriber:
             )
         return found
 
+    def _await(self, timeout: float, version: int | None) -> Version | None:
+        """Look for a version, or for one newer than that of the last update, until the time is over."""
+        known, end = self._record, time.monotonic() + timeout
+        found = self._look(version, first=True)
+        while found is None or (found is known and version is None):
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(self._poll, left))
+            found = self._look(version, first=False)
+        return found
+
     def _look(self, version: int | None, *, first: bool) -> Version | None:
         """Look for a version, or for the newest one; further looks at it are without a list."""
         if version is not None:
             known = self._record
             return known if known is not None and known.number == version else self._archive.read(version)
-        return self._find() if first or self._record is None else self._find_next()
+        return self._find(self._archive) if first or self._record is None else self._find_next(self._archive)
 
-    def _find(self) -> Version | None:
+    def _find(self, archive: Archive) -> Version | None:
         """Return the newest record; that of the last update, the same object, if there is no newer one."""
         known = self._record
         if known is None:
-            return self._archive.find_last()
-        return self._archive.find_newest(known.number) or self._find_next()
+            return archive.find_last()
+        return archive.find_newest(known.number) or self._find_next(archive)
 
-    def _find_next(self) -> Version | None:
+    def _find_next(self, archive: Archive) -> Version | None:
         """Look for one version more, without a list, which may be old; return the known one otherwise."""
         known = self._record
-        return known if known is None else self._archive.read(known.number + 1) or known
+        return known if known is None else archive.read(known.number + 1) or known
 
     def _bases(self, state: Any, record: Version) -> Iterator[int | None]:
         """Yield the versions that the state may have, the most likely first, and None for any bits.
 
         That of the last update comes without a look at the state if patches from it check all tensors.
         """
-        tensors, known = read_tensors(state), self._record
+        tensors, known = read_held(state, record.tensors), self._record
         tried = None
         if known is not None and tensors:
             is_checked = known.number < record.number and not record.unread
@@ -316,26 +329,44 @@ class Subscriber:
             for route in routes.iterate(base):
                 yield base, route
 
-    def _follow(self, state: Any, routes: Routes, route: list[Hop]) -> int:
+    def _remember(self, record: Version, state: Any) -> None:
+        """Remember that a state has a version, so that ``prepare`` need not read it before the next one."""
+        memory = find_memory(read_held(state, record.tensors))
+        self._seen = None if memory is None else (record, memory)
+
+    def _follow(self, state: Any, routes: Routes, base: int | None, route: list[Hop]) -> int:
         """Apply what makes a newer version of a state, and return the number of changed elements."""
-        tensors, changed = read_tensors(state), 0
+        number = routes.target.tensors
+        tensors, changed = read_held(state, number), 0
+        self._seen = None
         if _is_anchored(route):
-            prepared = prepare_replacement(tensors, self._reader.load(routes, route))
+            prepared = self._replace(tensors, routes, base, route)
             commit_patch(prepared, state, tensors)
-            return _count(prepared)
+            return count_changed(prepared)
         for hop, data in zip(route, self._reader.fetch(routes, route), strict=True):
             prepared = self._reader.prepare([data], tensors)
             commit_patch(prepared, state, tensors)
-            self._record, tensors = hop.version, read_tensors(state)
-            changed += _count(prepared)
+            self._record, tensors = hop.version, read_held(state, number)
+            changed += count_changed(prepared)
         return changed
 
-    def _prepare(self, tensors: dict[str, Any], routes: Routes, route: list[Hop]) -> PreparedPatch:
-        """Prepare what brings a state of a version to a newer one."""
+    def _replace(
+        self, tensors: dict[str, Any], routes: Routes, base: int | None, route: list[Hop]
+    ) -> PreparedPatch:
+        """Prepare what makes a version of a state with any bits, or of one of a known version."""
+        prepared = prepare_replacement(tensors, self._reader.load(routes, route))
+        if base is None:
+            check_shapes(prepared, tensors, routes.target.number)
+        return prepared
+
+    def _prepare(
+        self, tensors: dict[str, Any], routes: Routes, base: int | None, route: list[Hop]
+    ) -> PreparedPatch:
+        """Prepare what brings a state to a newer version."""
         if not route:
             return PreparedPatch()
         if _is_anchored(route):
-            return prepare_replacement(tensors, self._reader.load(routes, route))
+            return self._replace(tensors, routes, base, route)
         return self._reader.prepare(self._reader.fetch(routes, route), tensors)
 
     def _note(self, meter: _Meter, base: int | None, record: Version, changed: int, objects: int) -> None:
@@ -370,11 +401,6 @@ class _Meter:
             "requests": self._traffic.requests - self._before.requests,
             "seconds": time.monotonic() - self._start,
         }
-
-
-def _count(prepared: PreparedPatch) -> int:
-    """Return the number of elements that a commit writes."""
-    return sum(write.values.size for write in prepared.writes)
 
 
 def _is_anchored(route: list[Hop]) -> bool:

@@ -41,6 +41,7 @@ class Kind(IntEnum):
     TAKEN = 5
     DROPPED = 6
     VERSION = 7  # of a feed: formats/spec/feeds.md
+    READER = 8  # of a feed
 
 
 def make_statement(kind: int, run: bytes, number: int, digest: bytes) -> bytes:

@@ -80,6 +80,7 @@ class Files:
         self._is_object_store = is_object_store(folder.fs)
         self._has_answered = not self._is_object_store  # the others have connected, or need not
         self._process = os.getpid()
+        self._repeats = True
         self.patience = patience
         self.traffic = Traffic()
 
@@ -93,6 +94,17 @@ class Files:
         files = copy(self)
         files._folder = self._folder.below(name)
         return files
+
+    def without_repeats(self) -> Files:
+        """Return the same folder with one try per request; both count their requests together."""
+        files = copy(self)
+        files._repeats = False
+        return files
+
+    def may_succeed_later(self, error: CollectiveError) -> bool:
+        """Return whether a request of this folder that has failed would be repeated."""
+        cause = error.__cause__
+        return self._has_answered and cause is not None and not is_final(cause)
 
     def get(self, path: str, limit: int) -> bytes | None:
         """Return at most ``limit`` bytes of an object; None if there is none, and nothing of a folder."""
@@ -253,7 +265,7 @@ class Files:
                     raise
                 if not self._has_answered or is_final(error):
                     raise self._unusable(what, error) from error
-                if time.monotonic() + pause > end:
+                if not self._repeats or time.monotonic() + pause > end:
                     raise CollectiveError(
                         f"the store failed for {self.patience:g} s: cannot {what}:"
                         f" {describe(error)}{find_remedy(error)}",

@@ -51,7 +51,8 @@ class Change:
         old: its old bits; None if it is written whole.
         new: its new bits.
         indices: (r,) u32, where they differ; empty if it is written whole.
-        digests: of the old and of the new tensor.
+        digests: of the old and of the new tensor, or of their changed elements.
+        whole: digest of the new tensor; 0 if it is unknown.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Change:
     new: Bits
     indices: Array
     digests: tuple[int, int]
+    whole: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -75,12 +77,14 @@ class Difference:
         removed: {name: digest} of tensors that the new state lacks.
         unchanged: number of all others.
         rest: sum of their digests with their names.
+        target: digest of the new state; 0 if it is unknown.
     """
 
     changes: list[Change] = field(default_factory=list)
     removed: dict[str, int] = field(default_factory=dict)
     unchanged: int = 0
     rest: int = 0
+    target: int = 0
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", level: int = 3) -> Bytes:
@@ -120,14 +124,29 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", 
 
 
 def compare(
-    old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool, progress: Progress = _ignore
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    touched: bool,
+    sealed: bool = False,
+    progress: Progress = _ignore,
 ) -> Difference:
-    """Find the changes between two states."""
-    found = Difference()
+    """Find the changes between two states; a tensor of a device is copied once.
+
+    Args:
+        old: {name: tensor}.
+        new: the same of after.
+        touched: whether readers of the patch look at changed elements alone.
+        sealed: whether to find the digest of the new state.
+        progress: is called with the completed fraction.
+    """
+    found, total = Difference(), 0
     names = sorted({*old, *new}, key=_order)
-    results = map_in_threads(lambda name: _compare_one(name, old, new, touched=touched), names)
+    results = map_in_threads(lambda name: _compare_one(name, old, new, touched=touched, sealed=sealed), names)
     for number, (name, result) in enumerate(zip(names, results, strict=True), 1):
         progress(number / len(names))
+        if sealed and name in new:
+            total += digest.digest_named(name, result.whole if isinstance(result, Change) else result)
         if isinstance(result, Change):
             found.changes.append(result)
         elif name not in new:
@@ -135,6 +154,8 @@ def compare(
         elif not touched:
             found.unchanged += 1
             found.rest = (found.rest + digest.digest_named(name, result)) & digest.MASK
+    if sealed:
+        found.target = digest.fold(total & digest.MASK, len(new))
     return found
 
 
@@ -149,7 +170,9 @@ def _order(name: Any) -> bytes:
     return encoded
 
 
-def _compare_one(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool) -> Change | int:
+def _compare_one(
+    name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool, sealed: bool
+) -> Change | int:
     """Return the change of a tensor, or its digest if it is equal or gone."""
     before = read_bits(name, old[name]) if name in old else None
     if name not in new:
@@ -159,25 +182,22 @@ def _compare_one(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, t
     ext.check_shape(after.shape)
     if after.bits.size >= MAX_SIZE:
         raise EncodeError(f"it has {after.bits.size} elements; there must be fewer than 2^32", tensor=name)
-    if before is None:
-        return Change(name, None, after, _NOTHING, (0, digest.digest_tensor(after)))
-    same = before.dtype == after.dtype and before.shape == after.shape
-    if not same:
-        return Change(
-            name, None, after, _NOTHING, (digest.digest_tensor(before), digest.digest_tensor(after))
-        )
+    if before is None or (before.dtype, before.shape) != (after.dtype, after.shape):
+        one, other = 0 if before is None else digest.digest_tensor(before), digest.digest_tensor(after)
+        return Change(name, None, after, _NOTHING, (one, other), other)
     is_touched = touched and after.dtype.kind != "c"
     indices, sums = find_changes(before.bits, after.bits, digests=not is_touched)
     one, other = (digest.seal(total, after) for total in sums)
+    whole = digest.digest_tensor(after) if is_touched and sealed else other
     if not indices.size:
-        return one
+        return whole
     if after.dtype.kind == "c":
-        return Change(name, None, after, _NOTHING, (one, other))
+        return Change(name, None, after, _NOTHING, (one, other), whole)
     if is_touched:
         one, other = (
             digest.digest_touched(x, indices, digest.take(x.bits, indices)) for x in (before, after)
         )
-    return Change(name, before, after, indices, (one, other))
+    return Change(name, before, after, indices, (one, other), whole)
 
 
 def find_changes(old: Array, new: Array, *, digests: bool) -> tuple[Array, tuple[int, int]]:

@@ -5,7 +5,6 @@ The engines here have the signatures of vLLM 0.33.0 and SGLang 0.5.23, and fused
 
 from __future__ import annotations
 
-import doctest
 import gc
 import math
 import weakref
@@ -17,7 +16,6 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives.feed import subscriber
 from tests.collectives.feed.weights import Training, bits_of, copy_of, start_training
 
 torch: Any = pytest.importorskip("torch")
@@ -235,9 +233,3 @@ def test_elements_of_all_types_and_shapes(
         assert x.size == 0 or whole[name].shape == x.shape
     update.commit()
     assert all(np.array_equal(np.asarray(state[name]), x) for name, x in new.items())
-
-
-def test_the_example() -> None:
-    """Update is no public name, so that the test of those leaves it out."""
-    found = doctest.testmod(subscriber)
-    assert (found.failed, found.attempted > 8) == (0, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import json
 import os
@@ -10,6 +11,8 @@ import random
 import shutil
 import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +24,16 @@ import pytest
 import collectives as co
 from collectives.errors import Refused
 from collectives.feed import command
+from collectives.feed import reader as feed_reader
 from collectives.feed.record import Part, Version
+from collectives.store.envelope import Envelope, Kind
 from tests.collectives.feed.weights import Training, bits_of, copy_of, start_training
 from tests.collectives.injector import Injected, Injector
 from tests.collectives.store.faulty import Faults
 from tests.collectives.store.stores import Store
 from wirecodec.cli import main
+from wirecodec.interop import digest_state
+from wirecodec.patch import states
 
 OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
@@ -518,3 +525,249 @@ def test_records_are_parsed_or_refused() -> None:
     for stop in range(len(body)):
         with pytest.raises(Refused):
             Version.parse(9, body[:stop])
+
+
+def test_a_tensor_of_another_shape_is_no_new_one(folder: str, training: Training) -> None:
+    """Its memory would keep the old bits: that of a model, of which the mapping has views."""
+    training.publish(co.Publisher(folder, "run"))
+    memory = np.zeros_like(training.state["embedding"])
+    for view in (memory.reshape(-1), memory[:1], memory.astype("f4")):
+        views = {**copy_of(training.state), "embedding": view}
+        before = bits_of(views)
+        for call in (follow(folder).update, follow(folder).prepare):
+            with pytest.raises(ValueError, match=r"'embedding' has shape .* and version 0 has shape"):
+                call(views)
+            assert bits_of(views) == before
+    del views["embedding"]
+    follow(folder).update(views)
+    assert bits_of(views) == training.kept[0]
+
+
+def test_a_version_may_reshape_its_tensors(folder: str, training: Training) -> None:
+    publisher = co.Publisher(folder, "run")
+    training.publish(publisher)
+    reader, state = follow(folder), dict[str, Any]()
+    reader.update(state)
+    training.state["scale"] = np.ones((2, 2), np.float32)
+    training.publish(publisher)
+    assert reader.update(state) == 1
+    assert bits_of(state) == training.kept[1]
+
+
+@pytest.mark.parametrize("prepares", [False, True])
+def test_tied_tensors_of_a_reader_take_patches(folder: str, prepares: bool) -> None:
+    """A checkpoint has one name of them, and a state_dict, which is made for each update, has both."""
+    torch = pytest.importorskip("torch")
+    trained, served = (
+        torch.nn.ModuleDict(
+            {"embed": torch.nn.Embedding(40, 30), "head": torch.nn.Linear(30, 40, bias=False)}
+        )
+        for _ in range(2)
+    )
+    for model in (trained, served):
+        model["head"].weight = model["embed"].weight
+    publisher, reader = co.Publisher(folder, "run"), follow(folder)
+    for number in range(4):
+        publisher.publish(dict(trained.named_parameters()))
+        state = served if number == 2 else served.state_dict()
+        if prepares:
+            reader.prepare(state).commit()
+        else:
+            reader.update(state)
+            assert reader.last is not None
+            assert reader.last["base"] == (number - 1 if number else None)
+        assert len(served.state_dict()) == 2
+        assert torch.equal(served["head"].weight, trained["embed"].weight)
+        with torch.no_grad():
+            trained["embed"].weight[number] *= 1.01
+
+
+def test_an_idle_prepare_reads_no_bits(
+    folder: str, training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But it does if the state is another one, or if torch has written into it; and so does ``update``."""
+    torch = pytest.importorskip("torch")
+    publisher, reader = co.Publisher(folder, "run", base="unread"), follow(folder)
+    publisher.publish({"w": np.zeros(9, "f4"), "empty": np.zeros((0, 3), "f4")})
+    counted: list[Any] = []
+
+    def digest(tensors: Any) -> int:
+        counted.append(tensors)
+        return digest_state(tensors)
+
+    monkeypatch.setattr(feed_reader, "digest_state", digest)
+    state = {"w": torch.zeros(9), "empty": torch.zeros(0, 3)}
+
+    def count(state: Any) -> tuple[int, int]:
+        counted.clear()
+        return reader.prepare(state).changed, len(counted)
+
+    assert count(state) == (0, 1)  # the first time
+    assert count(state) == count({name: x.detach() for name, x in state.items()}) == (0, 0)
+    other = {name: x + 1 for name, x in state.items()}
+    assert count(other) == (9, 2)
+    assert count(state) == (0, 0)
+    state["w"][3] = 5
+    assert count(state) == (9, 2)
+    reader.update(state)
+    assert count(state) == (0, 0)
+    state["w"].numpy()[3] = 5
+    publisher.publish({"w": np.ones(9, "f4"), "empty": np.zeros((0, 3), "f4")})
+    reader.prepare(state).commit()
+    assert state["w"].tolist() == [1] * 9
+    assert count(state) == (0, 0)
+    counted.clear()
+    reader.update(state)
+    assert len(counted) == 1
+
+
+def test_a_wait_for_a_newer_version(folder: str, training: Training) -> None:
+    publisher, reader, state = co.Publisher(folder, "run"), follow(folder), dict[str, Any]()
+    assert reader.latest(timeout=0.03) is None
+    training.publish(publisher)
+    assert reader.latest(timeout=60) == reader.update(state) == reader.latest() == 0
+    begin = time.monotonic()
+    assert reader.latest(timeout=0.1) == 0
+    assert time.monotonic() - begin >= 0.1
+    training.step()
+    threading.Timer(0.1, training.publish, [publisher]).start()
+    assert reader.latest(timeout=60) == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_tasks_wait_for_a_newer_version_without_threads(
+    tmp_path: Path, training: Training, fails: bool
+) -> None:
+    """Hundreds of them wait together, and through an outage of the store."""
+    faults = Faults()
+    options: dict[str, Any] = {"storage_options": {"faults": faults}, "timeout": 60}
+    publisher = co.Publisher(f"faulty://{tmp_path}", "run", **options)
+    reader = co.Subscriber(f"faulty://{tmp_path}", "run", poll=0.02, **options)
+    assert training.publish(publisher) == reader.update({}) == 0
+    training.step()
+
+    async def publish_later() -> int:
+        if fails:
+            faults.down_until = time.monotonic() + 0.3
+        await asyncio.sleep(0.4)
+        return await asyncio.to_thread(training.publish, publisher)
+
+    async def main() -> tuple[list[Any], int]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        waits = [asyncio.create_task(reader.latest_async(timeout=60)) for _ in range(200)]
+        given_up = asyncio.create_task(reader.latest_async(timeout=60))
+        published = asyncio.create_task(publish_later())
+        await asyncio.sleep(0.1)
+        given_up.cancel()
+        return await asyncio.gather(*waits), await published
+
+    assert asyncio.run(main()) == ([1] * 200, 1)
+    assert asyncio.run(reader.latest_async()) == 1
+    begin = time.monotonic()
+    assert asyncio.run(follow(str(tmp_path / "other")).latest_async(timeout=0.05)) is None
+    assert time.monotonic() - begin < 30
+
+
+def test_a_task_ends_if_the_store_does(tmp_path: Path, training: Training) -> None:
+    faults = Faults()
+    options: dict[str, Any] = {"storage_options": {"faults": faults}}
+    training.publish(co.Publisher(f"faulty://{tmp_path}", "run", **options))
+    faults.down_until = time.monotonic() + 3600
+    reader = co.Subscriber(f"faulty://{tmp_path}", "run", poll=0.01, timeout=0.2, **options)
+    before = faults.requests
+    with pytest.raises(co.CollectiveError, match=r"the store failed for 0\.2 s"):
+        asyncio.run(reader.latest_async(timeout=60))
+    assert faults.requests > before + 2
+
+
+def test_the_lag_of_a_reader(folder: str, training: Training) -> None:
+    publisher, reader, state = co.Publisher(folder, "run"), follow(folder), dict[str, Any]()
+    assert reader.lag() == {"version": None, "latest": None, "versions": 0, "seconds": 0.0}
+    training.publish(publisher)
+    reader.update(state)
+    assert reader.lag() == {"version": 0, "latest": 0, "versions": 0, "seconds": 0.0}
+    begin = time.time()
+    for _ in range(3):
+        training.step()
+        training.publish(publisher)
+        time.sleep(0.05)
+    found = reader.lag()
+    assert (found["version"], found["latest"], found["versions"]) == (0, 3, 3)
+    assert 0.15 <= found["seconds"] <= time.time() - begin
+    assert follow(folder).lag()["versions"] == 4
+
+
+def test_the_command_shows_readers(store: Store, training: Training, capsys: Any) -> None:
+    """Those that have a name, whatever strangers put beside their reports."""
+    options: dict[str, Any] = {"storage_options": store.options}
+    publisher = co.Publisher(store.url, "run", **options)
+    readers = [co.Subscriber(store.url, "run", name=name, **options) for name in ("late", "new", None)]
+    states: list[dict[str, Any]] = [{} for _ in readers]
+    for _ in range(3):
+        training.publish(publisher)
+        for reader, state in list(zip(readers, states, strict=True))[publisher.version == 2 :]:
+            reader.update(state)
+        training.step()
+    readers[1]._archive.files.put("readers/x", b"garbage")
+    readers[1]._archive.files.put("readers/\x1b[1m", b"garbage")
+    stranger = Envelope(Kind.READER, readers[0]._archive.run, 7, "far", b"\xff" * 8).pack()
+    readers[1]._archive.files.put("readers/far", stranger)
+    readers[1]._archive.files.put("readers/other", stranger)
+    url = ["feed", f"{store.url}/run", "--storage-options", json.dumps(store.options)]
+    assert main([*url, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["readers"]
+    assert [(one["reader"], one["version"], one["behind"]) for one in found] == [
+        ("far", 7, -5),
+        ("late", 1, 1),
+        ("new", 2, 0),
+    ]
+    assert abs(found[1]["written"] - time.time()) < 600
+    assert main(url) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert rows[0] == ["far", "7", "-5", "-"]
+    assert rows[1][:3] == ["late", "1", "1"]
+
+
+def test_a_reader_that_may_not_report_follows(tmp_path: Path, training: Training) -> None:
+    faults = Faults()
+    options: dict[str, Any] = {"storage_options": {"faults": faults}}
+    publisher = co.Publisher(f"faulty://{tmp_path}", "run", **options)
+    training.publish(publisher)
+    written = []
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "put":
+            written.append(path)
+            raise OSError("not now")
+
+    faults.hook = refuse
+    reader = co.Subscriber(f"faulty://{tmp_path}", "run", name="reader", **options)
+    state: dict[str, Any] = {}
+    begin = time.monotonic()
+    assert reader.update(state) == reader.update(state) == reader.prepare(state).commit() == 0
+    assert time.monotonic() - begin < 30
+    assert len(written) == 1
+    with pytest.raises(ValueError, match="name is 'a b'"):
+        co.Subscriber(f"faulty://{tmp_path}", "run", name="a b", **options)
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_a_publisher_reads_each_tensor_once(
+    folder: str, training: Training, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    """A copy from a device is made for each time; anchors and patches over more versions read it again."""
+    publisher, counted = co.Publisher(folder, "run", base=base), Counter[int]()
+    to_host = states._to_host
+    mine = {id(x) for x in training.state.values()}
+
+    def count(tensor: Any) -> Any:
+        counted.update([id(tensor)] if id(tensor) in mine else [])
+        return to_host(tensor)
+
+    monkeypatch.setattr(states, "_to_host", count)
+    for number in (0, 1, 2):
+        for _ in range(2):  # the second time, nothing is new
+            counted.clear()
+            assert training.publish(publisher) == number
+            assert [counted[one] for one in mine] == [1] * 4
+        training.step()
