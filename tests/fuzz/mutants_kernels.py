@@ -37,8 +37,8 @@ PACKAGE = "wirecodec.kernels.cpu.patch"
 KERNELS = {
     "rans": ("pull", "read_states", "has_ended"),
     "positions": (
-        *("weigh", "weigh_run", "accumulate", "rise", "find_place", "skip_reaches", "leave", "find_in_run"),
-        "read_positions",
+        *("weigh_pairs", "classify", "classify_run", "accumulate", "pick_class", "rise", "slot_of"),
+        *("invert_slopes", "find_place", "skip_reaches", "leave", "find_in_span", "read_positions"),
     ),
     "steps": ("from_step", "add", "read_steps"),
     "digest": ("fold", "add_words", "digest_words", "digest_change", "digest_pairs", "take", "scatter"),

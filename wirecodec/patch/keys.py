@@ -96,7 +96,7 @@ class KeyReader:
 
     def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Array]) -> None:
         """Read changes whose positions depend on no element; their values may depend on the old ones."""
-        positions_of = list(self._decode_positions(given))
+        positions_of = list(self._decode_positions())
         olds = [digest.take(bits.bits, own) for bits, own in zip(given, positions_of, strict=True)]
         own = [
             digest.digest_touched(bits, indices, old)
@@ -160,32 +160,30 @@ class KeyReader:
         values = np.concatenate([values for _, values in found])
         yield from _divide(self.members, indices, values)
 
-    def _decode_positions(self, given: Sequence[Bits]) -> Iterator[Array]:
+    def _decode_positions(self) -> Iterator[Array]:
         """Yield the positions of each member."""
         indices = np.concatenate(
-            [
-                self._decode_indices(row, parts[0], given[0].bits[:0]) + np.uint32(row.base)
-                for row, parts in self.rows
-            ]
+            [self._decode_indices(row, parts[0]) + np.uint32(row.base) for row, parts in self.rows]
         )
         for own, _ in _divide(self.members, indices, indices):
             yield own
 
-    def _decode_indices(self, row: Row, section: Bytes, base: Array) -> Array:
-        """Return the positions (r,) u32 of an entry."""
+    def _decode_indices(self, row: Row, section: Bytes) -> Array:
+        """Return the positions (r,) u32 of an entry, which depend on no element."""
         if row.r == 0:
             return np.empty(0, np.uint32)
         if row.r == row.d:
             return np.arange(row.d, dtype=np.uint32)
-        if row.index_codec == BY_CLASS:
-            return positions.decode(section, base, row.r)
         return index_codec(row.index_codec).decode(section, row.d, row.r, self.limits)
 
     def _decode_row(self, row: Row, parts: list[Bytes], whole: Array) -> tuple[Array, Array]:
         """Return the positions (r,) u32 and the new bits (r,) of an entry."""
         base = whole[row.base : row.base + row.d]
-        indices = self._decode_indices(row, parts[0], base)
-        olds = base if row.r == row.d else digest.take(base, indices)
+        if row.index_codec == BY_CLASS and 0 < row.r < row.d:
+            indices, olds = positions.decode(parts[0], base, row.r)
+        else:
+            indices = self._decode_indices(row, parts[0])
+            olds = base if row.r == row.d else digest.take(base, indices)
         return indices, self._decode_values(row, parts[1], olds)
 
     def _decode_values(self, row: Row, section: Bytes, olds: Array) -> Array:

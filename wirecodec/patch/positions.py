@@ -173,8 +173,8 @@ def encode(base: Array, indices: Array, classes: Classes, changed: Array, totals
     return np.concatenate([np.frombuffer(head, np.uint8), words[at:].view(np.uint8)])
 
 
-def decode(section: Bytes, base: Array, r: int) -> Array:
-    """Decode the positions (r,) u32 of a section. Raises Malformed or Invalid."""
+def decode(section: Bytes, base: Array, r: int) -> tuple[Array, Array]:
+    """Decode the positions (r,) u32 of a section, and read the elements there. Raises WireError."""
     from wirecodec.kernels.cpu.patch import positions as kernels
 
     width = 8 * base.itemsize
@@ -199,10 +199,10 @@ def decode(section: Bytes, base: Array, r: int) -> Array:
         raise Invalid("by-class-lanes", f"the lanes have {parts.sum()} positions of {r}")
     cuts = np.concatenate([[0], np.cumsum(parts), [r]]).astype(np.int64)
     table = weights_of(codes, count_rows(width, shift))
-    indices = np.empty(r, np.uint32)
+    indices, olds = np.empty(r, np.uint32), np.empty(r, base.dtype)
     tables = cumulative_frequencies(), segments_of_places()
     words = section[start:].view(np.uint32)
     starts = find_lanes(base.size, lanes)
-    if kernels.read_positions(base, shift, first, table, starts, cuts, *tables, words, indices):
+    if kernels.read_positions(base, shift, first, table, starts, cuts, *tables, words, indices, olds):
         raise Invalid("by-class-stream", "the coded positions are not valid")
-    return indices
+    return indices, olds

@@ -207,7 +207,7 @@ def put_corrupted_patch(sink: Sink, rng: np.random.Generator, old: Any, new: Any
     olds, news = old[at], new[at]
     classes = patch_positions.choose_classes(old, at, shifts)
     sections: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-        (patch_positions.encode(old, at, *classes), lambda x: patch_positions.decode(x, old, at.size)),
+        (patch_positions.encode(old, at, *classes), lambda x: patch_positions.decode(x, old, at.size)[0]),
         (patch_steps.encode(olds, news, signed=True, shift=shifts[0]), lambda x: patch_steps.decode(x, olds)),
         (patch_steps.encode(olds, news, signed=True, shift=None), lambda x: patch_steps.decode(x, olds)),
         (

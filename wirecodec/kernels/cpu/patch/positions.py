@@ -13,21 +13,10 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.compiler.jit import inline_without_refcounts, kernel
+from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.patch.rans import LEAST, has_ended, pull, push, read_states, write_states
-from wirecodec.kernels.cpu.simd.gather import look_up
-from wirecodec.kernels.cpu.simd.vector import (
-    load,
-    mask_to_bits,
-    prefix_sum,
-    ramp,
-    reduce_add,
-    reduce_max,
-    resize,
-    select,
-    splat,
-)
-from wirecodec.kernels.cpu.simd.words import popcount
+from wirecodec.kernels.cpu.simd.vector import load, reinterpret, resize, select, store
+from wirecodec.kernels.cpu.simd.words import multiply_high
 from wirecodec.kernels.layout import PATCH_CLASSES, PATCH_RUN, PATCH_SEGMENTS
 
 U64 = np.uint64
@@ -38,10 +27,14 @@ SEGMENTS = PATCH_SEGMENTS
 REACH = U64(SEGMENTS) << SEGMENT_BITS
 PRECISION = U64(31)
 
-CLASSES, RUN, TILE_RUNS = PATCH_CLASSES, PATCH_RUN, 1024
-STRIDE = TILE_RUNS + RUN + 1
-"""Elements whose weights are added up at a time, such runs between two looks at the changes, and the sums of
-these runs with those beyond, which are compared too."""
+CLASSES, RUN, TILE = U64(PATCH_CLASSES), U64(PATCH_RUN), U64(4096)
+SPAN, WINDOW = U64(8), U64(32)
+SPAN_PAIRS, TILE_PAIRS, STRIDE = SPAN >> U64(1), TILE >> U64(1), TILE // SPAN + WINDOW + U64(1)
+"""Classes; elements that are classified at a time; elements that are decoded at a time for a lane, a tile;
+elements between two sums of weights, a span; spans that are searched at a time; pairs of elements of a span
+and of a tile; and the sums of a tile with those beyond, which are compared too.
+
+Indices are unsigned: a signed one takes two more instructions, because it may count from the end."""
 
 FAULT = -1
 """Result for a section that is not valid."""
@@ -68,65 +61,105 @@ def count_classes_at(base: Array, shift: int, indices: Array, counts: Array) -> 
         counts[(U64(base[indices[i]]) >> s) & rows] += 1
 
 
-@inline_without_refcounts
-def weigh(bits: np.uint64, shift: np.uint64, first: np.uint64, table: Array) -> np.uint64:
-    """Return the weight of an element.
-
-    Args:
-        bits: of the element.
-        shift, first: the class of an element is its row, bits >> shift without the sign, minus ``first``.
-        table: (65,) u32, the weight of each class, and the mask of rows.
-    """
-    row = (bits >> shift) & U64(table[CLASSES])
-    return U64(table[min(max(row, first) - first, U64(CLASSES - 1))])
+@inline
+def weigh_pairs(table: Array) -> Array:
+    """Return the weights of two neighbours by their classes, low + 64 · high: (4096,) u32."""
+    pairs = np.empty(PATCH_CLASSES * PATCH_CLASSES, np.uint32)
+    for high in range(CLASSES):
+        for low in range(CLASSES):
+            pairs[CLASSES * high + low] = table[low] + table[high]
+    return pairs
 
 
 @inline_without_refcounts
-def weigh_run(base: Array, at: int, shift: np.uint64, first: np.uint64, table: Array) -> Any:
-    """Return the weights of 16 elements, a vector of u32."""
-    rows = resize((load(base, at, RUN) >> shift) & U64(table[CLASSES]), 32)
-    lowest, last = splat(np.uint32(first), RUN), splat(np.uint32(CLASSES - 1), RUN)
-    classes = select(rows > lowest, rows, lowest) - lowest
-    return look_up(table, select(classes < last, classes, last))
+def classify(
+    base: Array, i: np.uint64, stop: np.uint64, shift: np.uint64, first: np.uint64, rows: np.uint64
+) -> np.uint64:
+    """Return the class of an element, its row minus ``first``; 0 beyond the last one."""
+    if i >= stop:
+        return U64(0)
+    row = (U64(base[i]) >> shift) & rows
+    return min(max(row, first) - first, CLASSES - U64(1))
 
 
 @inline_without_refcounts
-def add_before(base: Array, stop: int, shift: np.uint64, first: np.uint64, table: Array) -> np.uint64:
-    """Add up the weights from a run's first element to the one before ``stop``."""
-    at = stop & ~(RUN - 1)
-    if at + RUN <= base.size:
-        weights = weigh_run(base, at, shift, first, table)
-        return U64(reduce_add(select(ramp(RUN, 32) < np.uint32(stop - at), weights, weights ^ weights)))
-    total = U64(0)
-    for i in range(at, stop):
-        total += weigh(U64(base[i]), shift, first, table)
-    return total
+def classify_run(base: Array, at: np.uint64, shift: np.uint64, first: np.uint64, rows: np.uint64) -> Any:
+    """Return the classes of 16 elements, two in each of 8 lanes: low + 64 · high."""
+    found = (load(base, at, PATCH_RUN) >> shift) & rows
+    none = found ^ found
+    lowest, last = none | first, none | (CLASSES - U64(1))
+    found = select(found > lowest, found, lowest) - lowest
+    pairs = reinterpret(resize(select(found < last, found, last), 16), 32)
+    return resize((pairs & (CLASSES - U64(1))) | (pairs >> U64(10)), 16)
 
 
 @inline_without_refcounts
 def accumulate(
     base: Array,
-    start: int,
-    stop: int,
+    start: np.uint64,
+    stop: np.uint64,
     shift: np.uint64,
     first: np.uint64,
-    table: Array,
+    rows: np.uint64,
+    weights: Array,
     total: np.uint64,
+    classes: Array,
     sums: Array,
-    at: int,
-) -> tuple[int, np.uint64]:
-    """Write the sum of weights before each run of a tile up to ``stop``; return its runs, and the sum.
+    tile: np.uint64,
+) -> np.uint64:
+    """Write the classes of a tile's elements, and the sums of weights before its spans; return that after it.
 
-    A last run of fewer than 16 elements has no sum of its own.
+    If the last run has fewer than 16 elements, others of class 0 fill it.
+
+    Args:
+        base: (d,) unsigned, bits of the elements.
+        start, stop: the tile's first element, and the end of its lane.
+        shift, first, rows: the class of an element is its row, bits >> shift & rows, minus ``first``.
+        weights: of ``weigh_pairs``.
+        total: sum of weights before the tile.
+        classes: (tiles · TILE_PAIRS,) u16, of two neighbours each, written.
+        sums: (tiles · STRIDE,) u64, written.
+        tile: its place in both.
     """
-    runs = min(TILE_RUNS, (stop - start) // RUN)
-    for run in range(runs):
-        sums[at + run] = total
-        total += U64(reduce_add(weigh_run(base, start + RUN * run, shift, first, table)))
-    sums[at + runs] = total
-    for run in range(at + runs + 1, at + runs + 1 + RUN):
-        sums[run] = U64(0xFFFFFFFFFFFFFFFF)
-    return runs, total
+    size = min(TILE, stop - start)
+    row, pair = tile * STRIDE, tile * TILE_PAIRS
+    whole = size & ~(RUN - U64(1))
+    for at in range(U64(0), whole, RUN):
+        store(classes, pair + (at >> U64(1)), classify_run(base, start + at, shift, first, rows))
+    runs = (size + RUN - U64(1)) // RUN
+    for at in range(whole, runs * RUN, U64(2)):
+        low = classify(base, start + at, stop, shift, first, rows)
+        high = classify(base, start + at + U64(1), stop, shift, first, rows)
+        classes[pair + (at >> U64(1))] = low | (high << U64(6))
+    spans = row + runs * (RUN // SPAN)
+    for span in range(row, spans):
+        sums[span] = total
+        for j in range(SPAN_PAIRS):
+            total += U64(weights[classes[pair + j]])
+        pair += SPAN_PAIRS
+    for span in range(spans, spans + WINDOW + U64(1)):
+        sums[span] = U64(0xFFFFFFFFFFFFFFFF)
+    return total
+
+
+@inline_without_refcounts
+def pick_class(classes: Array, at: np.uint64) -> np.uint64:
+    """Return the class of an element, by its place in ``classes``."""
+    return (U64(classes[at >> U64(1)]) >> (U64(6) * (at & U64(1)))) & (CLASSES - U64(1))
+
+
+@inline_without_refcounts
+def add_before(classes: Array, at: np.uint64, weights: Array, table: Array) -> np.uint64:
+    """Add up the weights from a span's first element to the one before ``at``, without a branch."""
+    pair, total = (at & ~(SPAN - U64(1))) >> U64(1), U64(0)
+    for log in (U64(1), U64(0)):
+        here = U64(0)
+        for j in range(U64(1) << log):
+            here += U64(weights[classes[pair + j]])
+        taken = (at >> (log + U64(1))) & U64(1)
+        total += here & (U64(0) - taken)
+        pair += taken << log
+    return total + (U64(table[U64(classes[pair]) & (CLASSES - U64(1))]) & (U64(0) - (at & U64(1))))
 
 
 @kernel
@@ -137,58 +170,37 @@ def measure_gaps(
 
     Args:
         base: (d,) unsigned, bits of the elements.
-        shift, first, table: as of ``weigh``.
+        shift, first: as of ``accumulate``.
+        table: (65,) u32, the weight of each class, and the mask of rows.
         starts: (lanes + 1,) i64, the first element of each lane, and d; multiples of 16 but for d.
         indices: (r,) u32, ascending.
         gaps, own: (r,) u64, written.
     """
-    s, low = U64(shift), U64(first)
-    sums = np.empty(STRIDE, U64)
-    total, before, i, lane = U64(0), U64(0), 0, 1
-    for start in range(0, base.size, TILE_RUNS * RUN):
-        runs, total = accumulate(base, start, base.size, s, low, table, total, sums, 0)
-        stop = start + RUN * runs if runs == TILE_RUNS else base.size
-        while lane < starts.size - 1 and starts[lane] < stop:
-            i, before = measure_until(
-                base, start, starts[lane], s, low, table, sums, before, i, indices, gaps, own
+    weights, rows = weigh_pairs(table), U64(table[CLASSES])
+    sums, classes = np.empty(np.int64(STRIDE), U64), np.empty(np.int64(TILE_PAIRS), np.uint16)
+    i, r = U64(0), U64(indices.size)
+    for lane in range(U64(starts.size - 1)):
+        total, before, end = U64(0), U64(0), U64(starts[lane + U64(1)])
+        for start in range(U64(starts[lane]), end, TILE):
+            total = accumulate(
+                base, start, end, U64(shift), U64(first), rows, weights, total, classes, sums, U64(0)
             )
-            before = sums[(starts[lane] - start) // RUN]
-            lane += 1
-        i, before = measure_until(base, start, stop, s, low, table, sums, before, i, indices, gaps, own)
-
-
-@inline_without_refcounts
-def measure_until(
-    base: Array,
-    start: int,
-    stop: int,
-    shift: np.uint64,
-    first: np.uint64,
-    table: Array,
-    sums: Array,
-    before: np.uint64,
-    i: int,
-    indices: Array,
-    gaps: Array,
-    own: Array,
-) -> tuple[int, np.uint64]:
-    """Measure the gaps before an element of a tile; return the next change, and the sum after the last."""
-    while i < indices.size and np.int64(indices[i]) < stop:
-        at = np.int64(indices[i])
-        here = sums[(at - start) // RUN] + add_before(base, at, shift, first, table)
-        weight = weigh(U64(base[at]), shift, first, table)
-        gaps[i], own[i] = here - before, weight
-        before = here + weight
-        i += 1
-    return i, before
+            stop = min(start + TILE, end)
+            while i < r and U64(indices[i]) < stop:
+                at = U64(indices[i]) - start
+                here = sums[at // SPAN] + add_before(classes, at, weights, table)
+                weight = U64(table[pick_class(classes, at)])
+                gaps[i], own[i] = here - before, weight
+                before = here + weight
+                i += U64(1)
 
 
 @inline_without_refcounts
 def rise(place: np.uint64, cumulative: Array) -> np.uint64:
     """Return the cumulative frequency of a place, at most ``REACH``."""
-    segment = np.int64(place >> SEGMENT_BITS)
+    segment = place >> SEGMENT_BITS
     low = U64(cumulative[segment])
-    slope = U64(cumulative[segment + 1]) - low
+    slope = U64(cumulative[segment + U64(1)]) - low
     return low + (((place & (SEGMENT - U64(1))) * slope) >> SEGMENT_BITS)
 
 
@@ -237,14 +249,34 @@ def write_positions(
 
 
 @inline_without_refcounts
-def find_place(x: np.uint64, cumulative: Array, segments: Array) -> np.uint64:
+def slot_of(x: np.uint64) -> np.uint64:
+    """Return the low bits of a state, by which its symbol is found."""
+    return x & ((U64(1) << PRECISION) - U64(1))
+
+
+@inline
+def invert_slopes(cumulative: Array) -> Array:
+    """Return 2^64 divided by the frequencies of each segment, rounded down: (16,) u64."""
+    inverses = np.empty(SEGMENTS, U64)
+    for segment in range(U64(SEGMENTS)):
+        slope = U64(cumulative[segment + U64(1)]) - U64(cumulative[segment])
+        inverses[segment] = U64(0xFFFFFFFFFFFFFFFF) // slope
+    return inverses
+
+
+@inline_without_refcounts
+def find_place(x: np.uint64, cumulative: Array, segments: Array, inverses: Array) -> np.uint64:
     """Return the last place on the scale whose cumulative frequency is not above the state's low bits."""
-    slot = x & ((U64(1) << PRECISION) - U64(1))
+    slot = slot_of(x)
     segment = U64(segments[slot >> U64(20)])
     segment += U64(U64(cumulative[segment + U64(1)]) <= slot)
     low = U64(cumulative[segment])
     slope = U64(cumulative[segment + U64(1)]) - low
-    return (segment << SEGMENT_BITS) + (((slot - low + U64(1)) << SEGMENT_BITS) - U64(1)) // slope
+    places = ((slot - low + U64(1)) << SEGMENT_BITS) - U64(1)
+    # The product is the quotient, or one less.
+    quotient = multiply_high(places, inverses[segment])
+    quotient += U64(places - quotient * slope >= slope)
+    return (segment << SEGMENT_BITS) + quotient
 
 
 @inline_without_refcounts
@@ -252,7 +284,7 @@ def skip_reaches(x: np.uint64, cumulative: Array, coded: Array, at: int) -> tupl
     """Read the symbols before that of a place; return the state, the places skipped, and the next word."""
     top = U64(cumulative[SEGMENTS])
     offset = U64(0)
-    while x & ((U64(1) << PRECISION) - U64(1)) >= top:
+    while slot_of(x) >= top:
         offset += REACH
         x, at = pull(x, top, (U64(1) << PRECISION) - top, PRECISION, coded, at)
     return x, offset, at
@@ -275,19 +307,27 @@ def leave(
 
 
 @inline_without_refcounts
-def find_in_run(
-    base: Array,
-    at: int,
-    shift: np.uint64,
-    first: np.uint64,
-    table: Array,
-    total: np.uint64,
-    place: np.uint64,
-) -> tuple[int, np.uint64]:
-    """Find the element of a run whose weights reach beyond a place; return it, and the sum before it."""
-    sums = prefix_sum(weigh_run(base, at, shift, first, table))
-    below = sums <= np.uint32(place - total)
-    return at + popcount(mask_to_bits(below)), total + U64(reduce_max(select(below, sums, sums ^ sums)))
+def find_in_span(
+    classes: Array, pair: np.uint64, weights: Array, table: Array, left: np.uint64
+) -> tuple[np.uint64, np.uint64]:
+    """Find the element of a span whose weights reach beyond a place; return it, and the weights before it.
+
+    Args:
+        classes, weights: as of ``accumulate``.
+        pair: the span's first pair in ``classes``.
+        table: as of ``measure_gaps``.
+        left: the place, counted from the span's first one; below the sum of the span's weights.
+    """
+    at, total = U64(0), U64(0)
+    for log in (U64(1), U64(0)):
+        here = total
+        for j in range(U64(1) << log):
+            here += U64(weights[classes[pair + at + j]])
+        taken = U64(here <= left)
+        total = here if here <= left else total
+        at += taken << log
+    low = total + U64(table[U64(classes[pair + at]) & (CLASSES - U64(1))])
+    return U64(2) * at + U64(low <= left), low if low <= left else total
 
 
 @kernel
@@ -302,10 +342,12 @@ def read_positions(
     segments: Array,
     coded: Array,
     indices: Array,
+    olds: Array,
 ) -> int:
     """Decode positions; return 0, or -1 if the section is not valid.
 
-    The lanes take turns, so that the processor works at all of them at a time.
+    The lanes take turns. Each step of a turn is made for many lanes, so that the processor makes some of them
+    at a time.
 
     Args:
         base, shift, first, table, starts: as of ``measure_gaps``.
@@ -313,55 +355,79 @@ def read_positions(
         segments: (2048,) u8, the segment of the first of each 2^20 places.
         coded: (n,) u32, the section's words.
         indices: (r,) u32, written.
+        olds: (r,) unsigned, bits of the elements there, written.
     """
-    s, low, lanes = U64(shift), U64(first), cuts.size - 1
-    sums = np.empty(lanes * STRIDE, U64)
-    states, after, before = np.empty(lanes, U64), np.zeros(lanes, U64), np.zeros(lanes, U64)
-    firsts, counts, places = (
-        np.empty(lanes, np.int64),
-        np.full(lanes, TILE_RUNS, np.int64),
-        np.zeros(lanes, np.int64),
-    )
+    n = cuts.size - 1
+    weights, inverses = weigh_pairs(table), invert_slopes(cumulative)
+    sums, classes = np.empty(n * np.int64(STRIDE), U64), np.empty(n * np.int64(TILE_PAIRS), np.uint16)
+    states, after, before = np.empty(n, U64), np.zeros(n, U64), np.zeros(n, U64)
+    offsets, places, totals, owns = np.zeros(n, U64), np.empty(n, U64), np.empty(n, U64), np.empty(n, U64)
+    firsts, ends, spans = np.empty(n, U64), np.empty(n, U64), np.zeros(n, U64)
     at = read_states(coded, states)
-    longest = 0
+    if at == FAULT:
+        return FAULT
+    lanes, longest, rows, top = U64(n), U64(0), U64(table[CLASSES]), U64(cumulative[SEGMENTS])
     for lane in range(lanes):
-        firsts[lane] = starts[lane] - TILE_RUNS * RUN
-        longest = max(longest, cuts[lane + 1] - cuts[lane])
-        sums[lane * STRIDE + RUN] = U64(0xFFFFFFFFFFFFFFFF)
-        if at == FAULT:
-            return FAULT
+        firsts[lane], ends[lane] = U64(starts[lane]) - TILE, starts[lane + U64(1)]
+        longest = max(longest, U64(cuts[lane + U64(1)] - cuts[lane]))
     for turn in range(longest):
-        for lane in range(lanes):
-            k = cuts[lane] + turn
-            if k >= cuts[lane + 1]:
+        lane = U64(0)
+        while lane < lanes:
+            if turn >= U64(cuts[lane + U64(1)] - cuts[lane]):
+                lane += U64(1)
                 continue
-            row, end = lane * STRIDE, starts[lane + 1]
-            x, offset, at = skip_reaches(states[lane], cumulative, coded, at)
-            if x == U64(0):
+            states[lane], offsets[lane], at = skip_reaches(states[lane], cumulative, coded, at)
+            if states[lane] == U64(0):
                 return FAULT
-            offset += before[lane]
-            place = offset + find_place(x, cumulative, segments)
-            while place >= after[lane] and counts[lane] == TILE_RUNS:
-                firsts[lane] += TILE_RUNS * RUN
-                counts[lane], after[lane] = accumulate(
-                    base, firsts[lane], end, s, low, table, after[lane], sums, row
-                )
-                places[lane] = 0
-            run = places[lane]
-            while sums[row + run + RUN] <= place:
-                run += RUN
-            run += popcount(mask_to_bits(load(sums, row + run + 1, RUN) <= place))
-            i, total = firsts[lane] + RUN * run, sums[row + run]
-            if run < counts[lane]:
-                i, total = find_in_run(base, i, s, low, table, total, place)
-            else:
-                while i < end and total + weigh(U64(base[i]), s, low, table) <= place:
-                    total += weigh(U64(base[i]), s, low, table)
-                    i += 1
-                if i >= end:
+            # Further lanes, up to one that has ended, or that reads words before its place.
+            stop = lane + U64(1)
+            while (
+                stop < lanes and turn < U64(cuts[stop + U64(1)] - cuts[stop]) and slot_of(states[stop]) < top
+            ):
+                offsets[stop] = U64(0)
+                stop += U64(1)
+            for j in range(lane, stop):
+                offsets[j] += before[j]
+                places[j] = offsets[j] + find_place(states[j], cumulative, segments, inverses)
+            for j in range(lane, stop):
+                place, row = places[j], j * STRIDE
+                while place >= after[j]:
+                    firsts[j] += TILE
+                    spans[j] = U64(0)
+                    if firsts[j] >= ends[j]:
+                        return FAULT
+                    after[j] = accumulate(
+                        base,
+                        firsts[j],
+                        ends[j],
+                        U64(shift),
+                        U64(first),
+                        rows,
+                        weights,
+                        after[j],
+                        classes,
+                        sums,
+                        j,
+                    )
+                span = row + spans[j]
+                while sums[span + WINDOW] <= place:
+                    span += WINDOW
+                for log in (U64(4), U64(3), U64(2), U64(1), U64(0)):
+                    span += U64(sums[span + (U64(1) << log)] <= place) << log
+                spans[j] = span - row
+            for j in range(lane, stop):
+                total = sums[j * STRIDE + spans[j]]
+                pair = j * TILE_PAIRS + spans[j] * SPAN_PAIRS
+                i, more = find_in_span(classes, pair, weights, table, places[j] - total)
+                totals[j] = total + more
+                owns[j] = table[pick_class(classes, U64(2) * pair + i)]
+                i += firsts[j] + spans[j] * SPAN
+                if i >= ends[j]:
                     return FAULT
-            own = weigh(U64(base[i]), s, low, table)
-            x, at = leave(x, total, own, offset, cumulative, coded, at)
-            states[lane], before[lane], places[lane] = x, total + own, run
-            indices[k] = i
+                k = U64(cuts[j]) + turn
+                indices[k], olds[k] = i, base[i]
+            for j in range(lane, stop):
+                states[j], at = leave(states[j], totals[j], owns[j], offsets[j], cumulative, coded, at)
+                before[j] = totals[j] + owns[j]
+            lane = stop
     return 0 if has_ended(coded, at, states) else FAULT

@@ -117,33 +117,6 @@ def _gather_lanes(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 @llvm_intrinsic
-def look_up(typing_context: Any, table: Any, indices: Any) -> Any:
-    """Load the element of a contiguous array of 64 numbers u32 at each of 16 lanes' indices, below 64."""
-    if (table.dtype.bitwidth, indices.lanes, indices.bits) != (32, 16, 32):
-        return None
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if not has_feature(context, "avx512f"):
-            return _gather_lanes(context, builder, sig, args)
-        at = element_pointer(context, builder, sig.args[0], args[0], I64(0), 64)
-        return _permute(builder, builder.bitcast(at, indices.form.as_pointer()), args[1])
-
-    return indices(table, indices), generate
-
-
-def _permute(builder: Any, at: Any, indices: Any) -> Any:
-    """Look up in four registers: each instruction has two, and bit 5 of an index decides between both."""
-    form = indices.type
-    parts = [builder.load(builder.gep(at, [I64(i)]), align=4) for i in range(4)]
-    kind = ir.FunctionType(form, [form, form, form])
-    name = "llvm.x86.avx512.vpermi2var.d.512"
-    permute = cgutils.get_or_insert_function(builder.module, kind, name)
-    low, high = (builder.call(permute, [a, indices, b]) for a, b in (parts[:2], parts[2:]))
-    thirty_two = ir.Constant(form, [32] * form.count)
-    return builder.select(builder.icmp_unsigned("<", indices, thirty_two), low, high)
-
-
-@llvm_intrinsic
 def floor_log2(typing_context: Any, vector: Any) -> Any:
     """Return the index of each lane's highest one bit, for numbers from 1 to 2^31 - 1."""
 
