@@ -1,4 +1,4 @@
-"""Interrupts of a thread that waits for a Worker: at any event of the waiting thread, also in Python's library."""
+"""Interrupts of a thread that waits for a Worker, at any call of the waiting thread."""
 
 from __future__ import annotations
 
