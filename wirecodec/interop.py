@@ -15,7 +15,7 @@ CuPy when they are called.
     types                   TensorLike, of what encoders take
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
-    interrupts              run_uninterrupted: a function that no signal handler interrupts
+    interrupts              run_uninterrupted: a function that no signal handler interrupts; Latch, an event
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse, find_members, index_dtype
     containers              count_stored, the number of stored elements; encode_known, what receivers decode
@@ -58,7 +58,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.kernels.denormals import flushes_denormals
-from wirecodec.kernels.uninterrupted import run_uninterrupted
+from wirecodec.kernels.uninterrupted import Latch, run_uninterrupted
 from wirecodec.patch.apply import check_fits as check_patch_fits
 from wirecodec.patch.apply import commit as commit_patch
 from wirecodec.patch.apply import digest_state, prepare_all
@@ -93,6 +93,7 @@ __all__ = [
     "CompilationNeeded",
     "Difference",
     "HostGradient",
+    "Latch",
     "Layout",
     "Memory",
     "OpenStep",

@@ -13,7 +13,6 @@ Containers pass through the host, so the group must be one of gloo.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
@@ -177,9 +176,7 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
 
     def _wait(self) -> None:
         """Wait for the exchanges that were begun."""
-        done = threading.Event()
-        self._worker.submit(done.set)
-        done.wait()
+        self._worker.drain()
 
     def _name(self, number: int) -> str:
         """Return the name of a tensor by its number in the step."""

@@ -92,6 +92,8 @@ class Folder:
         """Return what is in a folder, as fsspec describes it; of an object, just itself."""
         full = self.full(path)
         self.fs.invalidate_cache(full)
+        if cache := getattr(self.fs, "dircache", None):  # some file systems do not implement that method
+            cache.clear()
         found: list[dict[str, Any]] = self.fs.ls(full, detail=True)
         return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import Future
 from functools import partial
 from uuid import uuid4
 
@@ -13,6 +12,7 @@ from collectives.communicator import TransportError
 from collectives.errors import CollectiveError
 from collectives.gloo.group import GroupComm
 from collectives.sites.sites import Sites
+from wirecodec.interop import Latch
 
 
 def isolate(ends: Channel | Sites) -> None:
@@ -31,21 +31,21 @@ def isolate(ends: Channel | Sites) -> None:
         if not sys.modules["torch.distributed"].is_initialized():
             continue  # a group that is not of torch.distributed has no other collectives
         keys = allgather_bytes(channel, uuid4().bytes if channel.rank == 0 else b"")
-        connected: Future[None] = Future()
+        connected, errors = Latch(), list[BaseException]()
         # In the thread, which no interrupt reaches: the other ranks' connections need this rank's.
-        channel.worker.submit(partial(_connect, comm, keys[0].tobytes().hex(), connected))
-        try:
-            connected.result()
-        except TransportError as error:
+        channel.worker.submit(partial(_connect, comm, keys[0].tobytes().hex(), connected, errors))
+        connected.wait()
+        for error in errors:
+            if not isinstance(error, TransportError):
+                raise error
             text = f"rank {channel.rank}: a rank did not open its connections for the thread: {error}"
             raise CollectiveError(text, reason="transport") from error
 
 
-def _connect(comm: GroupComm, key: str, connected: Future[None]) -> None:
-    """Open connections, and pass an error on."""
+def _connect(comm: GroupComm, key: str, connected: Latch, errors: list[BaseException]) -> None:
+    """Open connections, and keep an error."""
     try:
         comm.isolate(key)
     except BaseException as error:
-        connected.set_exception(error)
-    else:
-        connected.set_result(None)
+        errors.append(error)
+    connected.set()

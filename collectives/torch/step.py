@@ -33,7 +33,7 @@ from collectives.torch.gradients import Gradients, average
 from collectives.torch.layouts import is_dense
 from collectives.torch.scaling import LossScale, warn_of_changed_scale
 from collectives.torch.side_stream import SideStreams
-from wirecodec.interop import StepInParts
+from wirecodec.interop import Latch, StepInParts
 
 MIN_FIRST = 2**19
 """Elements of a first bucket that is exchanged by itself; DDP's has 1 MiB. An exchange costs about 2 ms."""
@@ -84,7 +84,7 @@ class TrainingStep:
         self._is_exchanged = True  # so far
         self._encoded: dict[int, threading.Event] = {}  # by number of the bucket that is encoded ahead
         self._sparse: dict[str, Any] = {}  # means of sparse gradients
-        self._finished = threading.Event()
+        self._finished = Latch()
 
     def takes(self, bucket: Any) -> bool:
         """Return whether a bucket goes on with this step. Otherwise it begins another.

@@ -10,9 +10,10 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
-from wirecodec.interop import flushes_denormals
+from wirecodec.interop import Latch, flushes_denormals, run_uninterrupted
 
 EXIT_WAIT = 1.0  # seconds for which the end of the program waits for all threads together
 
@@ -47,13 +48,13 @@ class Worker:
     def submit(self, function: Callable[[], object]) -> None:
         """Run a function after those that were submitted before."""
         process = os.getpid()
-        functions = self._queues.get(process) or self._start(process)
+        functions = self._queues.get(process) or run_uninterrupted(partial(self._start, process))
         functions.put((function, computes_flushed()))
 
     def drain(self) -> None:
         """Wait until all that was submitted has run."""
         if self.has_started:
-            done = threading.Event()
+            done = Latch()
             self.submit(done.set)
             done.wait()
 
@@ -111,7 +112,7 @@ def _end_threads() -> None:
 
     If a function returns from C++ while Python ends, as from a store of torch, C++ aborts the process.
     """
-    threads = [thread for thread in threading.enumerate() if isinstance(thread, _Thread)]
+    threads = [one for one in threading.enumerate() if isinstance(one, _Thread) and one.is_alive()]
     for thread in threads:
         thread.functions.put(None)
     _join(threads, EXIT_WAIT / 2)

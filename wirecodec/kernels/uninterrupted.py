@@ -7,6 +7,7 @@ remains taken, and a request is lost that a communicator has begun. Such a funct
 
 from __future__ import annotations
 
+import _thread
 import contextvars
 import importlib
 import threading
@@ -15,6 +16,34 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+class Latch:
+    """Event that one thread sets once, for waits that an interrupt may end.
+
+    An interrupt in ``threading.Event.wait`` can leave its lock taken. The thread that sets the event then
+    waits for ever. The lock of a latch is taken and freed by single instructions.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Return whether the latch was set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """End all waits; call it once, and if other threads wait, where no interrupt comes."""
+        self._is_set = True
+        self._lock.release()
+
+    def wait(self) -> None:
+        """Wait until the latch is set."""
+        if not self._is_set:
+            with self._lock:
+                pass
 
 
 def run_uninterrupted(
@@ -53,11 +82,9 @@ class _Task(Generic[T]):
     def __init__(self, context: contextvars.Context, function: Callable[[], T]) -> None:
         self._context = context
         self._function = function
-        self._begun, self._running = threading.Lock(), threading.Lock()
-        self._is_finished = False
+        self._begun, self._end = threading.Lock(), Latch()
         self._results: list[T] = []
         self._error: BaseException | None = None
-        self._running.acquire()
 
     def run(self) -> None:
         """Call the function, unless the task was withdrawn."""
@@ -68,8 +95,7 @@ class _Task(Generic[T]):
         except BaseException as error:  # raised in the thread that waits
             self._error = error
         finally:
-            self._is_finished = True
-            self._running.release()
+            self._end.set()
 
     def withdraw(self) -> bool:
         """Keep the task from running; return False if it has begun, and goes on."""
@@ -77,8 +103,7 @@ class _Task(Generic[T]):
 
     def wait(self) -> None:
         """Wait for the end of the function."""
-        if not self._is_finished:  # an interrupt may leave this thread with the lock
-            self._running.acquire()
+        self._end.wait()
 
     def get(self) -> T:
         """Return the result of a finished task, or raise its error."""
@@ -91,4 +116,5 @@ class _Task(Generic[T]):
 
 
 def _start_thread(function: Callable[[], None]) -> None:
-    threading.Thread(target=function, name="wirecodec: uninterrupted", daemon=True).start()
+    """Start a thread. ``threading.Thread.start`` can turn an interrupt into a RuntimeError."""
+    _thread.start_new_thread(function, ())

@@ -25,7 +25,7 @@ from collectives.store.backends import UnsuitableStore
 from collectives.store.files import Files
 from collectives.store.folders import Folder
 from collectives.store.rounds import Round
-from tests.collectives.store.faulty import Faults
+from tests.collectives.store.faulty import Faults, FaultyFileSystem
 from tests.collectives.store.peers import gradient, make_comm, run_each, run_peers
 
 NAMES = "alice", "bob", "carol"
@@ -222,6 +222,24 @@ def test_a_store_without_exclusive_creation_is_refused(tmp_path: Path) -> None:
     fsspec.register_implementation("plainstore", Plain, clobber=True)
     with pytest.raises(UnsuitableStore, match="not known to create an object only if there is none"):
         Files("plainstore://x", "run", None, 1.0)
+
+
+class Remembering(FaultyFileSystem):
+    """File system that keeps its lists, and does not implement ``invalidate_cache`` (gdrive-fsspec 62)."""
+
+    protocol = "remembering"
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        if path not in self.dircache:
+            self.dircache[path] = super().ls(path)
+        return list(self.dircache[path])
+
+
+def test_lists_of_a_file_system_that_keeps_them_are_new(tmp_path: Path) -> None:
+    folder = Folder(Remembering(), str(tmp_path))
+    assert folder.entries("") == []
+    (tmp_path / "x").write_bytes(b"1")
+    assert [Path(one["name"]).name for one in folder.entries("")] == ["x"]
 
 
 class Refusing:
