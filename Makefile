@@ -45,6 +45,8 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 
 # One process per core. Tests that start MPI ranks need the cores for themselves, so they run afterwards.
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
+# Folders and files with tests of MPI ranks: to collect all others takes as long again.
+MPI_TESTS := tests/collectives tests/benchmarks/demo tests/benchmarks/step tests/gpu_hardware tests/test_mpi_launch.py
 
 quick: $(INSTALLED)  ## style of what changed, and its tests, in about a minute; TESTS="rice sums": the tests of these modules
 	@changed="$$(git diff --name-only --diff-filter=d HEAD -- '*.py') $$(git ls-files --others --exclude-standard -- '*.py')"; \
@@ -53,11 +55,11 @@ quick: $(INSTALLED)  ## style of what changed, and its tests, in about a minute;
 
 test: lint  ## lint, then the tests that sample everything: 12 to 20 minutes on 2 cores
 	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not nightly and not bounds" $(PARALLEL)
-	$(BIN)/python -m pytest -q -m "mpi and not sweep and not nightly"
+	$(BIN)/python -m pytest -q -m "mpi and not sweep and not nightly" $(MPI_TESTS)
 
 test-sweep: $(INSTALLED)  ## the cases that `make test` samples from, and multi-rank sweeps; PART=1/4: a quarter of them
 	$(BIN)/python -m pytest -q -m "sweep and not mpi" $(PARALLEL) $(PART:%=--part %)
-	$(BIN)/python -m pytest -q -m "sweep and mpi" $(PART:%=--part %)
+	$(BIN)/python -m pytest -q -m "sweep and mpi" $(MPI_TESTS) $(PART:%=--part %)
 
 test-nightly: $(INSTALLED)  ## sweeps that take an hour
 	$(BIN)/python -m pytest -q -m nightly $(PARALLEL)

@@ -230,3 +230,13 @@ def test_a_mark_needs_a_number(tmp_path: Path) -> None:
     assert "needs a number of ranks" in run(
         tmp_path, "@pytest.mark.mpi\ndef test_two(): pass", head="import pytest\n"
     )
+
+
+def test_make_test_runs_all_tests_of_ranks() -> None:
+    """Its second run of pytest collects the folders of ``MPI_TESTS`` alone."""
+    found = re.search(r"^MPI_TESTS := (.*)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert found
+    folders = [REPOSITORY / name for name in found[1].split()]
+    marked = {path for path in (REPOSITORY / "tests").rglob("*.py") if "mark.mpi(" in path.read_text()}
+    inside = {path for path in marked if any(path.is_relative_to(folder) for folder in folders)}
+    assert marked - inside == {REPOSITORY / "tests/mpi_launch.py"}
