@@ -48,8 +48,8 @@ BUDGET = 4
 EXPONENTS, BINS, RANGE = 7, 4, 6
 """Exponents of E3M0 beside zero; bins of MuLoCo's values, and standard deviations that they cover."""
 HEADER = ["system", "bits per element", "sent", "bits per sent element", "squared error, relative"]
-VALUES = """Of independent values, [independent.csv](movements/independent.csv) has bits per element and squared
-error. Public systems send the same share as in *Movement* below.
+VALUES = """Of independent values, [independent.csv](movements/independent.csv) has bits per element and
+squared error. Public systems send the same share as in *Movement* below.
 """
 RECIPES = """The first message of each of `co.LOCAL_RECIPES`, of all matrices of *Movement*.
 """
