@@ -20,7 +20,8 @@ import numpy as np
 import collectives as co
 import wirecodec as wc
 from benchmarks.common.command import create_parser, create_progress
-from benchmarks.common.results import format_markdown, write_result
+from benchmarks.common.results import RESULTS, format_markdown, write_result
+from benchmarks.common.tables import write_rows
 
 __all__ = ["PUBLIC", "SCHEMES", "Row", "main", "measure"]
 
@@ -47,7 +48,8 @@ BUDGET = 4
 EXPONENTS, BINS, RANGE = 7, 4, 6
 """Exponents of E3M0 beside zero; bins of MuLoCo's values, and standard deviations that they cover."""
 HEADER = ["system", "bits per element", "sent", "bits per sent element", "squared error, relative"]
-VALUES = """Bits per element, and squared error. Public systems send the same share as in *Movement* below.
+VALUES = """Of independent values, [independent.csv](movements/independent.csv) has bits per element and
+squared error. Public systems send the same share as in *Movement* below.
 """
 RECIPES = """The first message of each of `co.LOCAL_RECIPES`, of all matrices of *Movement*.
 """
@@ -111,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = f"{format_page(found)}\n{format_recipes(recipes)}"
     print(text)
     print(write_result("movements", "Error over bits of movements", text))
+    write_rows(RESULTS / "movements" / "independent.csv", list_drawn(found))
 
 
 def format_page(found: Mapping[str, Sequence[Row]]) -> str:
@@ -129,17 +132,24 @@ def format_page(found: Mapping[str, Sequence[Row]]) -> str:
         bins=BINS,
     )
     *drawn, (last, moved) = found.items()
-    parts = [about, _format_drawn(dict(drawn))] if drawn else [about]
+    parts = [about, VALUES] if drawn else [about]
     return "\n".join([*parts, _format_source(last, moved)])
 
 
-def _format_drawn(found: Mapping[str, Sequence[Row]]) -> str:
-    """Format the table of independent values, with a column per distribution."""
-    lines = [
-        [_format_system(rows[0].system), *(f"{row.bits:.3f}, {row.error:.3f}" for row in rows)]
-        for rows in zip(*found.values(), strict=True)
-    ]
-    return f"## Independent values\n\n{VALUES}\n{format_markdown(['system', *found], lines)}"
+@dataclass(frozen=True)
+class Drawn:
+    """Bits per element and squared error of independent values, as a row of a data file."""
+
+    values: str
+    system: str
+    bits: float
+    error: float
+
+
+def list_drawn(found: Mapping[str, Sequence[Row]]) -> list[Drawn]:
+    """List the rows of all sources but the last one, the model's movement, for a data file."""
+    *drawn, _ = found.items()
+    return [Drawn(name, row.system, row.bits, row.error) for name, rows in drawn for row in rows]
 
 
 def _format_system(name: str) -> str:

@@ -26,7 +26,7 @@ from benchmarks.common import results
 from benchmarks.common.command import choose_names, create_parser, create_progress
 from benchmarks.common.tables import write_rows
 from benchmarks.gpu import figure16, kernels, steps, training
-from benchmarks.gpu.page import SECTIONS, format_page, list_kernels
+from benchmarks.gpu.page import SECTIONS, format_page, list_tables
 from benchmarks.gpu.rows import FOLDER, Job, guard, measure
 from benchmarks.gpu.targets import LARGE
 from benchmarks.gpu.trace import has_cuda
@@ -64,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = format_page(options.rows, options.note)
     print(text)
     print(results.write_result("gpu", TITLE, text, machine=""))
-    if times := list_kernels(options.rows):
-        write_rows(results.RESULTS / "gpu" / "kernels.csv", times)
+    for name, rows in list_tables(options.rows).items():
+        write_rows(results.RESULTS / "gpu" / f"{name}.csv", rows)
 
 
 def _measure_sections(

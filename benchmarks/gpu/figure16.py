@@ -47,9 +47,11 @@ BASELINES = ["torch.topk + gather", "cupy.argpartition"]
 CAPTION = """Speed-up of each selector over {baseline}, to indices and values on the device, including the
 host's work; Laplace values, float32. `topk, warm` starts from the threshold of the previous step. In the
 paper's panels of a GPU, 16a-d, all selectors are faster than top-k. RedSync, GaussianKSGD and SIDCo-GP have
-no kernels here.
+no kernels here. [selectors.csv](gpu/selectors.csv) also has smaller vectors.
 
 """
+SHOWN_SIZE = 26_000_000
+"""Size of the table beside the largest one."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +141,27 @@ def compute_speed_up(times: Sequence[SelectorTime], one: SelectorTime) -> float:
     return next(over, math.nan) / one.ms
 
 
+@dataclass(frozen=True)
+class Gain:
+    """Speed-up of a selector over the baseline, as a row of a data file; NaN without a baseline."""
+
+    selector: str
+    elements: int
+    density: float
+    speed_up: float
+    ms: float
+
+
+def list_gains(times: Sequence[SelectorTime]) -> list[Gain]:
+    """List the speed-ups of all selectors and vectors, with two digits, for a data file."""
+    return [
+        Gain(each.name, each.elements, each.density, round(compute_speed_up(times, each), 2), each.ms)
+        for each in times
+    ]
+
+
 def format_table(times: Sequence[SelectorTime]) -> str:
-    """Format a table with one row per selector and vector, and one column per density."""
+    """Format a table with one row per selector and vector of some sizes, and one column per density."""
     densities = list(dict.fromkeys(each.density for each in times))
     rows = pivot_rows(
         (
@@ -150,6 +171,7 @@ def format_table(times: Sequence[SelectorTime]) -> str:
                 f"{compute_speed_up(times, each):.2f}× ({each.ms:.3f} ms)".replace("nan×", "–"),
             )
             for each in times
+            if each.elements in (SHOWN_SIZE, max(time.elements for time in times))
         ),
         densities,
     )

@@ -16,7 +16,7 @@ from benchmarks.gpu.rows import SectionRows, load, make
 from benchmarks.gpu.steps import StepTime, format_steps
 from benchmarks.gpu.targets import check_targets
 
-__all__ = ["SECTIONS", "format_page", "list_kernels"]
+__all__ = ["SECTIONS", "format_page", "list_tables"]
 
 KERNELS_HEADER = [
     "",
@@ -62,10 +62,17 @@ def format_answer(device: str, times: Sequence[KernelTime]) -> str:
     )
 
 
-def list_kernels(folder: Path) -> list[KernelTime]:
-    """List the times of all kernels, for a data file."""
-    section = load(folder / "kernels.json")
-    return make(KernelTime, section) if section and section.rows else []
+def list_tables(folder: Path) -> dict[str, list[Any]]:
+    """List the rows of the data files beside the page: {name: rows}; without those of empty sections."""
+    kinds = {"kernels": KernelTime, "steps": StepTime, "figure": SelectorTime}
+    found = {}
+    for name, kind in kinds.items():
+        section = load(folder / f"{name}.json")
+        if section and section.rows:
+            found[name] = make(kind, section)
+    if "figure" in found:
+        found["selectors"] = figure16.list_gains(found.pop("figure"))
+    return found
 
 
 def format_kernels(section: SectionRows) -> str:

@@ -49,7 +49,7 @@ HEADER = [
 CAPTION = """Times are medians on the host's clock, until the device is idle. `launches` are the library's
 kernels of a step, `waits` its copies to the host that wait for the device. `busy` is the sum of all kernels,
 copies and memsets in torch's profiler. `on the host` is the same step on the CPU, with the copy of the
-gradients to the host.
+gradients to the host. [steps.csv](gpu/steps.csv) also has `sidco`.
 
 """
 
@@ -174,8 +174,8 @@ def count_calls(device: CupyDevice, step: Callable[[], object]) -> tuple[int, in
     return counts["launch"], counts["get"]
 
 
-SHOWN = ("compress",)
-"""Calls on the page; the rows on disk also have ``encode_many``."""
+SHOWN, SELECTOR = ("compress",), "topk"
+"""Calls and the selector on the page; the data file has all."""
 
 
 def format_steps(times: list[StepTime]) -> str:
@@ -187,7 +187,7 @@ def format_steps(times: list[StepTime]) -> str:
     on_host = {key(time): time.ms for time in times if time.place == HOST}
     rows = []
     for time in times:
-        if time.place != GPU or time.call not in SHOWN:
+        if time.place != GPU or time.call not in SHOWN or not time.scheme.startswith(SELECTOR):
             continue
         host = on_host.get(key(time))
         rows.append(

@@ -137,6 +137,8 @@ def list_tables(results: Results) -> dict[str, Table]:
     return {
         "sidco_counts": sidco_page.list_counts(results.sidco),
         "deepreduce_rates": deepreduce_page.list_rates(results.deepreduce),
+        "fft_status": fft_page.list_status(results.fft),
+        "scalecom_splits": scalecom_page.list_splits(results.scalecom),
         "scalecom_similarity": scalecom_page.list_similarity(results.scalecom),
         "scalecom_model": scalecom_page.list_model(),
         "adacomp_stress": adacomp_page.list_stress(results.adacomp),

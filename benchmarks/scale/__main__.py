@@ -102,7 +102,6 @@ def _format(kept: Kept, options: argparse.Namespace, systems: Options) -> tuple[
     text = report.format_page(
         maps,
         sites,
-        kept.rates,
         _check(kept),
         measure_arrivals(),
         options=systems,

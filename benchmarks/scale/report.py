@@ -13,7 +13,6 @@ from benchmarks.scale.check import CheckedTime
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.plot import format_factor
 from benchmarks.scale.prediction import Cell, Site
-from benchmarks.scale.rates import Rates
 from benchmarks.scale.systems import LOCAL, Options
 from collectives.advise.cost_model import Step
 from wirecodec.cli.units import format_bandwidth, format_seconds
@@ -22,13 +21,13 @@ __all__ = ["MAX_ERROR", "check_targets", "describe_settings", "format_page", "li
 
 MAX_ERROR = 0.15
 """Largest relative error of a prediction."""
-MODEL = """The cost model is that of `wirecodec advise`: messages, bytes and computing, at the rates below. A
-step is the slowest rank's. Dense, fp16 and PowerSGD are summed in the fewest messages that send no more
-bytes, as by MPI's recursive halving and doubling. Ranks' supports are independent, the worst case for split.
-Each rank computes on one core like one of this machine; faster processors favour compression more. Only time
-is compared; [training.md](training.md) has the quality. A cell has the fastest system, and how many times as
-fast as dense it is; the pictures and [cells.csv](scale/cells.csv), with the seconds of all systems, have all
-ranks and bandwidths.
+MODEL = """The cost model is that of `wirecodec advise`: messages, bytes, and computing at this machine's
+rates ([measurements.json](scale/measurements.json)). A step is the slowest rank's. Dense, fp16 and PowerSGD
+are summed in the fewest messages that send no more bytes, as by MPI's recursive halving and doubling.
+Ranks' supports are independent, the worst case for split. Each rank computes on one core like one of this
+machine; faster processors favour compression more. Only time is compared; [training.md](training.md) has
+the quality. A cell has the fastest system, and how many times as fast as dense it is; the pictures and
+[cells.csv](scale/cells.csv), with the seconds of all systems, have all ranks and bandwidths.
 """
 SITES = """{ranks} ranks are on one fast network, at {bandwidth} each, and share the link of their site, whose
 bandwidths are the rows. Ranks sum densely within a site, and exchange parts between sites
@@ -105,7 +104,6 @@ def _name_network(cell: Cell) -> str:
 def format_page(
     maps: Mapping[str, Sequence[Cell]],
     sites: Mapping[str, Sequence[Cell]],
-    rates: Mapping[str, Rates],
     checked: Sequence[CheckedTime],
     arrivals: Mapping[int, Mapping[str, float]],
     *,
@@ -121,7 +119,6 @@ def format_page(
     Args:
         maps: {model: cells}.
         sites: {model: cells} with sites.
-        rates: {model: rates}.
         checked: of the check.
         arrivals: {ranks: {method: error of a step}}.
         options: of the systems.
@@ -151,7 +148,6 @@ def format_page(
     for model, cells in maps.items():
         parts += [f"### {model}\n", _format_local(cells)]
     parts += ["## What arrives\n", ARRIVES, _format_arrivals(arrivals)]
-    parts += ["## Rates\n", "Processor time of one thread.\n", _format_rates(rates)]
     parts += ["## Real runs\n"]
     parts += (
         [f"Skipped: {skipped}.\n"]
@@ -278,40 +274,6 @@ def _format_local(cells: Sequence[Cell]) -> str:
             for c in cells
         ],
     )
-
-
-def _format_rates(rates: Mapping[str, Rates]) -> str:
-    def row(name: str, *values: str) -> list[str]:
-        return [name, *values]
-
-    found = list(rates.values())
-    nbytes = [
-        ("dense", [r.gradient.nbytes for r in found]),
-        ("PowerSGD's factors", [r.factors.nbytes for r in found]),
-        ("container", [r.stages.nbytes for r in found]),
-        ("CLT-k's indices and values", [r.leader.nbytes for r in found]),
-    ]
-    seconds = [
-        ("add a dense vector", [r.gradient.add for r in found]),
-        ("fill, divide", [r.gradient.finish for r in found]),
-        ("fp16: round and widen", [r.half.cast for r in found]),
-        ("PowerSGD's arithmetic", [r.factors.encode for r in found]),
-        ("accumulate, select, encode", [r.stages.encode for r in found]),
-        ("decode and add one container", [r.stages.decode for r in found]),
-        (
-            "split: encode the stored elements as pairs",
-            [r.stages.pairs.encode for r in found if r.stages.pairs],
-        ),
-        ("split: decode and add them", [r.stages.pairs.decode for r in found if r.stages.pairs]),
-        ("CLT-k: on every rank", [r.leader.decode for r in found]),
-        ("CLT-k: on the leader alone", [r.leader.select for r in found]),
-        ("Ok-Topk: pieces and chosen sums", [r.owned.owned.work for r in found if r.owned.owned]),
-        ("Ok-Topk: per rank", [r.owned.owned.piece for r in found if r.owned.owned]),
-        ("local updates: movement, checksum, outer step", [r.gradient.move for r in found]),
-    ]
-    rows = [row(f"bytes, {name}", *(f"{value:,}" for value in values)) for name, values in nbytes]
-    rows += [row(name, *map(format_seconds, values)) for name, values in seconds]
-    return format_markdown(["", *rates], rows)
 
 
 def _format_check(checked: Sequence[CheckedTime]) -> str:

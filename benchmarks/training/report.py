@@ -29,6 +29,8 @@ DETAILS = "systems.csv"
 """Data file beside the results, with every figure of the systems."""
 ANSWERS, RECORDS = "choices.csv", "claims.csv"
 """Data files of all choices, and of all claims of papers."""
+FURTHER = "further.csv"
+"""Data file of the runs that chose a system's settings."""
 OWN, OTHER = "budget 0.25", "PowerSGD, rank 4"
 """Systems of the answer."""
 
@@ -66,6 +68,15 @@ class Details:
     grid: int
     milliseconds: float
     steps: float | None
+
+
+@dataclass(frozen=True)
+class Further:
+    """Change of a setting, and the validation metrics with it."""
+
+    task: str
+    change: str
+    validation: str
 
 
 JUDGED = {claim.task for claim in CLAIMS} | {choice.task for choice in CHOICES}
@@ -177,6 +188,10 @@ def write_details(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) 
     write_rows(path, [one for task in tasks for one in _list_details(task, found[task.name])])
     write_rows(plan.folder / ANSWERS, list_answers(found, tasks))
     write_rows(plan.folder / RECORDS, list_records(judge_all(found, tasks)))
+    names = [task.name for task in tasks if task.name in FURTHER_RUNS]
+    write_rows(
+        plan.folder / FURTHER, [Further(name, *change) for name in names for change in FURTHER_RUNS[name][1]]
+    )
     return path
 
 
@@ -242,8 +257,8 @@ def _format_task(
         if name == task.name and system in done
     ]
     if tries := FURTHER_RUNS.get(task.name):
-        about, changes = tries
-        text += [f"### further runs\n\n{about}\n", format_markdown(["change", "validation"], changes)]
+        about, _ = tries
+        text.append(f"### further runs\n\n{about} [further.csv](training/further.csv) has them.\n")
     return "\n".join([*text, *filter(None, [absent])])
 
 

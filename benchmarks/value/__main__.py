@@ -13,6 +13,8 @@ measures nothing. Remove that folder to start over.
 
 from __future__ import annotations
 
+import csv
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -70,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit("the run is not complete: start it again")
     measurements, curves = kept.load()
     text = report.format_page(measurements, curves, rest)
+    for name, rows in report.list_tables(rest.sections).items():
+        with (kept.FOLDER / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
     print(text)
     print(write_result("value", "Size, error and speed of value codecs", text, rest.machine))
     plot.draw(RESULTS / "value.png", measurements, curves)

@@ -29,7 +29,7 @@ from benchmarks.papers.scalecom import (
     compute_shares,
 )
 
-__all__ = ["format_section", "list_model", "list_rows", "list_similarity"]
+__all__ = ["format_section", "list_model", "list_rows", "list_similarity", "list_splits"]
 
 SPEECH = {"LSTM": 21.0}
 """A weight of an LSTM is used at each of the 21 frames of a sample."""
@@ -92,7 +92,7 @@ the numbers are near its own. ScaleCom's 112× is that of its values, top-k's th
 ![communication per step over the workers, and parts of a step](papers_scalecom_model.png)
 
 {_format_comparison(found.comparisons, found.steps)}
-{_format_splits(found.splits)}"""
+{_describe_splits()}"""
 
 
 def list_model() -> Table:
@@ -353,21 +353,25 @@ SketchSGD, baselines outside the library, are computed for a ring all-reduce.
 {format_markdown(header, rows)}"""
 
 
-def _format_splits(found: list[balanced.Point]) -> str:
-    """Format the comparison with Ok-Topk's balanced split."""
-    methods = list(found[0].seconds)
+def list_splits(found: Result) -> Table:
+    """List the comparison with Ok-Topk's balanced split, for a data file."""
+    methods = list(found.splits[0].seconds)
     rows = [
         [
             f"{point.inputs}, {point.ranks} ranks",
             *(f"{1e3 * point.seconds[name]:.2f} ms, {point.nbytes[name] / 1e3:.0f} kB" for name in methods),
         ]
-        for point in found
+        for point in found.splits
     ]
+    return Table(["inputs", *methods], rows)
+
+
+def _describe_splits() -> str:
+    """Describe the comparison with Ok-Topk's balanced split."""
     return f"""### Ok-Topk's balanced split
 
 Li and Hoefler, 2022. Simulated links of {8e-9 / balanced.BETA:g} Gbit/s and {balanced.ALPHA * 1e6:g} µs per
-message; computing takes no time. Time of a call, and bytes of the busiest rank, of top-k at 0.01. Both last
-columns are `algorithm="split-pairs"`. *Skewed*: {balanced.ELEMENTS:,} elements, most of those that are sent
-in the last {balanced.HOT:.0%}.
-
-{format_markdown(["", *methods], rows)}"""
+message; computing takes no time. [scalecom_splits.csv](papers/scalecom_splits.csv) has the time of a call and
+the bytes of the busiest rank, of top-k at 0.01. Equal and balanced ranges are `algorithm="split-pairs"`.
+*Skewed*: {balanced.ELEMENTS:,} elements, most of those that are sent in the last {balanced.HOT:.0%}.
+"""

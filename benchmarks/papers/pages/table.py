@@ -13,6 +13,7 @@ from benchmarks.collectives.kept import load
 from benchmarks.common.results import RESULTS, format_markdown
 from benchmarks.common.tables import read_rows
 from benchmarks.gpu.cases import KernelTime
+from benchmarks.gpu.figure16 import Gain
 
 __all__ = [
     "NOT_TRIED",
@@ -152,12 +153,9 @@ def read_speedups(name: str) -> list[tuple[float, float]]:
 
 
 def read_gpu_speedups(name: str) -> list[float]:
-    """Return a selector's speed-up over torch's top-k, in each cell of Figure 16's table in gpu.md."""
-    found: list[float] = []
-    for line in (RESULTS / "gpu.md").read_text(encoding="utf-8").splitlines():
-        if re.match(rf"\| {re.escape(name)}, [\d,]+ \|", line):
-            found += [float(times) for times in re.findall(r"([\d.]+)× \(", line)]
-    return found
+    """Return a selector's speed-up over torch's top-k, in each cell of Figure 16 on a GPU."""
+    rows = read_rows(RESULTS / "gpu" / "selectors.csv", Gain)
+    return [row.speed_up for row in rows if row.selector == name]
 
 
 def read_gpu_kernel(name: str) -> dict[int, float]:

@@ -126,7 +126,6 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     page = report.format_page(
         {"ResNet-50": cells},
         {"ResNet-50": within},
-        {"ResNet-50": slow},
         checked,
         arrivals,
         options=OPTIONS,
