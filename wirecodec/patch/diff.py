@@ -173,9 +173,7 @@ def _compare_one(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, t
     if after.dtype.kind == "c":
         return Change(name, None, after, _NOTHING, (one, other))
     if is_touched:
-        one, other = (
-            digest.digest_touched(x, indices, digest.take(x.bits, indices)) for x in (before, after)
-        )
+        one, other = (digest.digest_touched(x, indices) for x in (before, after))
     return Change(name, before, after, indices, (one, other))
 
 
@@ -186,19 +184,15 @@ def find_changes(old: Array, new: Array, *, digests: bool) -> tuple[Array, tuple
     """
     from wirecodec.kernels.cpu.patch import digest as kernels
 
-    (a, last_a), (b, last_b) = (digest.split_words(x.view(np.uint8)) for x in (old, new))
-    if not digests:
-        a, b, last_a, last_b = (x[:0] for x in (a, b, last_a, last_b))
+    one, other = (x.view(np.uint8) if digests else x.view(np.uint8)[:0] for x in (old, new))
     parts, state, at = [], np.zeros(3, np.uint64), 0
     with borrow("positions of changes", (2**16,), np.uint32) as found:
         while at < old.size:
             state[0] = 0
-            at = int(kernels.find_changes(old, new, a, b, at, found, state))
+            at = int(kernels.find_changes(old, new, one, other, at, found, state))
             parts.append(found[: int(state[0])].copy())
-    before = digest.add_last(int(state[1]), a, last_a)
-    after = digest.add_last(int(state[1]) + int(state[2]) & digest.MASK, b, last_b)
     indices = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint32), *parts])
-    return indices, (before, after)
+    return indices, (int(state[1]), int(state[2]))
 
 
 def write(found: Difference, *, touched: bool, level: int, progress: Progress = _ignore) -> Bytes:
