@@ -149,10 +149,9 @@ def seal_touched(total: int, tensor: Bits, count: int) -> int:
     return fold(total + describe(tensor.dtype, tensor.shape), count)
 
 
-def digest_touched(tensor: Bits, indices: Array) -> int:
-    """Return the digest of a tensor's type and shape, and of its elements at (r,) u32 positions."""
-    starts, cuts = np.array([0, tensor.bits.size]), np.array([0, indices.size])
-    _, sums = take_touched([tensor.bits], starts, cuts, indices)
+def digest_touched(tensor: Bits, indices: Array, values: Array) -> int:
+    """Return the digest of a tensor's type and shape, and of some elements, (r,) each."""
+    sums = sum_touched(np.array([0, tensor.bits.size]), np.array([0, indices.size]), indices, values)
     return seal_touched(int(sums[0]), tensor, indices.size)
 
 

@@ -93,7 +93,15 @@ def digest_arrays(addresses: Array, sizes: Array, out: Array, sums: Array) -> No
 
 @kernel
 def find_changes(
-    old: Array, new: Array, old_data: Array, new_data: Array, start: int, found: Array, state: Array
+    old: Array,
+    new: Array,
+    old_data: Array,
+    new_data: Array,
+    start: int,
+    found: Array,
+    olds: Array,
+    news: Array,
+    state: Array,
 ) -> int:
     """Find the elements that differ, until the buffer may be full; add up the digests of both arrays.
 
@@ -102,12 +110,13 @@ def find_changes(
         old_data, new_data: (bytes,) u8, the same memory; (0,) for no digests.
         start: first element to compare, a multiple of ``BLOCK``.
         found: (m,) u32, m ≥ ``BLOCK`` + 64, written from ``state[0]`` on: positions of elements, ascending.
+        olds, news: (m,) unsigned, written: the elements there.
         state: (3,) u64: number of positions, digest of ``old``, digest of ``new``.
 
     Returns the first element that was not compared.
     """
     count, total, moved = np.int64(state[0]), state[1], state[2] - state[1]
-    per = 8 // old.itemsize
+    per = U64(8 // old.itemsize)
     while start < old.size and count + BLOCK + 64 <= found.size:
         before, stop = count, min(start + BLOCK, old.size)
         whole = start + ((stop - start) & ~63)
@@ -117,11 +126,13 @@ def find_changes(
         for at in range(whole, stop):
             found[count] = at
             count += np.int64(old[at] != new[at])
+        for i in range(U64(before), U64(count)):
+            olds[i], news[i] = old[found[i]], new[found[i]]
         if old_data.size:
-            total += add_data(old_data, U64(start // per), U64((stop + per - 1) // per))
+            total += add_data(old_data, U64(start) // per, (U64(stop) + per - U64(1)) // per)
             last = U64(0)  # one more than the last word that was seen
-            for i in range(before, count):
-                j = U64(found[i] // per)
+            for i in range(U64(before), U64(count)):
+                j = U64(found[i]) // per
                 if j + U64(1) != last:
                     last = j + U64(1)
                     moved += fold(read_word(new_data, j), last) - fold(read_word(old_data, j), last)
