@@ -14,7 +14,6 @@ measures nothing. Remove that folder to start over.
 from __future__ import annotations
 
 import csv
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence

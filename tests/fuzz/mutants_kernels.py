@@ -41,7 +41,10 @@ KERNELS = {
         *("invert_slopes", "find_place", "skip_reaches", "leave", "find_in_span", "read_positions"),
     ),
     "steps": ("from_step", "add", "read_steps"),
-    "digest": ("fold", "add_words", "digest_words", "digest_change", "digest_pairs", "take", "scatter"),
+    "digest": (
+        *("fold", "add_words", "digest_words", "read_word", "add_data", "digest_arrays", "digest_changes"),
+        *("digest_pairs", "take", "take_arrays", "exchange"),
+    ),
 }
 """The modules in the order of their imports, and the functions that readers run."""
 SECONDS = 40

@@ -36,6 +36,8 @@ MAX_SIZE = 2**32
 _DENSE = 0.2
 """Share of changed elements from which a coding of all elements is tried, too."""
 _NOTHING = np.empty(0, np.uint8)
+_AT_ONCE = 2**16
+"""Changes that are found by one call of a kernel."""
 
 
 def _ignore(fraction: float) -> None:
@@ -51,6 +53,7 @@ class Change:
         old: its old bits; None if it is written whole.
         new: its new bits.
         indices: (r,) u32, where they differ; empty if it is written whole.
+        olds, values: (r,) unsigned, the old and the new bits there.
         digests: of the old and of the new tensor, or of their changed elements.
         whole: digest of the new tensor; 0 if it is unknown.
     """
@@ -59,6 +62,8 @@ class Change:
     old: Bits | None
     new: Bits
     indices: Array
+    olds: Array
+    values: Array
     digests: tuple[int, int]
     whole: int = 0
 
@@ -184,42 +189,46 @@ def _compare_one(
         raise EncodeError(f"it has {after.bits.size} elements; there must be fewer than 2^32", tensor=name)
     if before is None or (before.dtype, before.shape) != (after.dtype, after.shape):
         one, other = 0 if before is None else digest.digest_tensor(before), digest.digest_tensor(after)
-        return Change(name, None, after, _NOTHING, (one, other), other)
+        return _replace(name, after, (one, other), other)
     is_touched = touched and after.dtype.kind != "c"
-    indices, sums = find_changes(before.bits, after.bits, digests=not is_touched)
+    found, sums = find_changes(before.bits, after.bits, digests=not is_touched)
+    indices, olds, values = found
     one, other = (digest.seal(total, after) for total in sums)
     whole = digest.digest_tensor(after) if is_touched and sealed else other
     if not indices.size:
         return whole
     if after.dtype.kind == "c":
-        return Change(name, None, after, _NOTHING, (one, other), whole)
+        return _replace(name, after, (one, other), whole)
     if is_touched:
-        one, other = (
-            digest.digest_touched(x, indices, digest.take(x.bits, indices)) for x in (before, after)
-        )
-    return Change(name, before, after, indices, (one, other), whole)
+        one, other = (digest.digest_touched(after, indices, x) for x in (olds, values))
+    return Change(name, before, after, indices, olds, values, (one, other), whole)
 
 
-def find_changes(old: Array, new: Array, *, digests: bool) -> tuple[Array, tuple[int, int]]:
-    """Return the positions (r,) u32 at which (size,) unsigned bits differ, and the sums of both digests.
+def _replace(name: str, after: Bits, digests: tuple[int, int], whole: int) -> Change:
+    """Return the change of a tensor that is written whole."""
+    return Change(name, None, after, _NOTHING, _NOTHING, _NOTHING, digests, whole)
 
-    The sums are 0 if they are not wanted.
+
+def find_changes(old: Array, new: Array, *, digests: bool) -> tuple[list[Array], tuple[int, int]]:
+    """Find where (size,) unsigned bits differ.
+
+    Returns the positions (r,) u32, the old and the new bits there, (r,) unsigned, and the sums of both
+    digests, which are 0 if they are not wanted.
     """
     from wirecodec.kernels.cpu.patch import digest as kernels
 
-    (a, last_a), (b, last_b) = (digest.split_words(x.view(np.uint8)) for x in (old, new))
-    if not digests:
-        a, b, last_a, last_b = (x[:0] for x in (a, b, last_a, last_b))
+    one, other = (x.view(np.uint8) if digests else x.view(np.uint8)[:0] for x in (old, new))
     parts, state, at = [], np.zeros(3, np.uint64), 0
-    with borrow("positions of changes", (2**16,), np.uint32) as found:
+    with borrow("changes", (3, _AT_ONCE), np.uint64) as memory:
+        found = [memory[0].view(np.uint32)[:_AT_ONCE], memory[1].view(old.dtype), memory[2].view(old.dtype)]
         while at < old.size:
             state[0] = 0
-            at = int(kernels.find_changes(old, new, a, b, at, found, state))
-            parts.append(found[: int(state[0])].copy())
-    before = digest.add_last(int(state[1]), a, last_a)
-    after = digest.add_last(int(state[1]) + int(state[2]) & digest.MASK, b, last_b)
-    indices = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint32), *parts])
-    return indices, (before, after)
+            at = int(kernels.find_changes(old, new, one, other, at, *found, state))
+            parts.append([x[: int(state[0])].copy() for x in found])
+    if not parts:
+        parts.append([x[:0] for x in found])
+    joined = parts[0] if len(parts) == 1 else [np.concatenate(x) for x in zip(*parts, strict=True)]
+    return joined, (int(state[1]), int(state[2]))
 
 
 def write(found: Difference, *, touched: bool, level: int, progress: Progress = _ignore) -> Bytes:
@@ -286,15 +295,16 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
         starts = np.cumsum([0, *(c.new.bits.size for c in own[:-1])]).tolist()
         parts = zip(own, starts, strict=True)
         indices = np.concatenate([c.indices + np.uint32(start) for c, start in parts])
-        values = np.concatenate([digest.take(c.new.bits, c.indices) for c in own])
+        olds, values = (np.concatenate(x) for x in zip(*((c.olds, c.values) for c in own), strict=True))
         with join([c.old.bits for c in own if c.old is not None]) as base:
-            shared = base, indices, values, first
+            shared = base, indices, olds, values, first
             return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
-        here = first.indices[slice(*np.searchsorted(first.indices, np.array([at, stop], np.uint32)))]
-        own_part = first.old.bits[at:stop], here - np.uint32(at), digest.take(first.new.bits, here), first
+        here = slice(*np.searchsorted(first.indices, np.array([at, stop], np.uint32)))
+        indices = first.indices[here] - np.uint32(at)
+        own_part = first.old.bits[at:stop], indices, first.olds[here], first.values[here], first
         entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched))
     return entries
 
@@ -318,6 +328,7 @@ def _write_entry(
     at: int,
     base: Array,
     indices: Array,
+    olds: Array,
     values: Array,
     of: Change,
     zstd: Zstd,
@@ -331,7 +342,7 @@ def _write_entry(
         key, at: the entry's key, and its first element.
         base: (d,) unsigned.
         indices: (r,) u32.
-        values: (r,) unsigned.
+        olds, values: (r,) unsigned.
         of: the tensor, or one of those that share the entry.
         zstd: of dense differences.
         touched: whether the reader looks at changed elements alone.
@@ -342,7 +353,7 @@ def _write_entry(
     shape = (dtype, 0)
     if r == 0:
         return Entry(key, at, d, 0, *shape, Rice.wire_id, STEPS, _NOTHING, _NOTHING)
-    chosen = positions.choose_classes(base, indices, kind.shifts if r < d else ())
+    chosen = positions.choose_classes(base, olds, kind.shifts if r < d else ())
     has_classes = chosen[0].count > 1
     shift = chosen[0].shift if has_classes else kind.shifts[0] if kind.signed else None
     found = Rice.wire_id, _NOTHING
@@ -354,7 +365,7 @@ def _write_entry(
         runs = Huffman.wire_id, Huffman().encode(indices, d, 0)
         found = min(found, runs, key=lambda each: each[1].size)
     signed = kind.signed or shift is not None
-    coded = steps.encode(digest.take(base, indices), values, signed=signed, shift=shift)
+    coded = steps.encode(olds, values, signed=signed, shift=shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
     if touched or r < _DENSE * d:
         return best

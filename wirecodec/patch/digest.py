@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes
+from wirecodec.arrays import Array, addresses_of, read_only
 from wirecodec.element_types import number_of
 from wirecodec.kernels.layout import DIGEST_FACTORS, DIGEST_STRIDE
 from wirecodec.patch.states import Bits
@@ -42,46 +43,53 @@ def sum_words(words: Array, first: int = 1) -> int:
     return total & MASK
 
 
-def split_words(data: Bytes) -> tuple[Array, Array]:
-    """Divide bytes, which begin at a multiple of 8, into whole words and a last one that is padded."""
-    whole = data[: data.size & -8].view(np.uint64)
-    rest = data[whole.nbytes :].tobytes()
-    return whole, np.frombuffer(rest + bytes(8 - len(rest)), np.uint64) if rest else whole[:0]
-
-
 def sum_elements(bits: Array) -> int:
     """Add up the mixed words of the elements (size,) unsigned."""
-    whole, last = split_words(bits.view(np.uint8))
-    return add_last(sum_words(whole), whole, last)
+    data = bits.view(np.uint8)
+    whole = data.size & -8
+    total = sum_words(data[:whole].view(np.uint64))
+    if whole == data.size:
+        return total
+    padded = data[whole:].tobytes() + bytes(whole + 8 - data.size)
+    return (total + sum_words(np.frombuffer(padded, "<u8"), (whole >> 3) + 1)) & MASK
 
 
-def add_last(total: int, whole: Array, last: Array) -> int:
-    """Add the mixed last word, (1,) or (0,), to the sum of the words before it."""
-    return (total + sum_words(last, whole.size + 1)) & MASK if last.size else total
-
-
-def sum_change(bits: Array, indices: Array, values: Array) -> int:
-    """Return by how much ``sum_elements`` changes if elements are replaced.
+def sum_arrays(parts: Sequence[Array], joined: Array) -> Array:
+    """Add up the mixed words of the elements of arrays, each (size,) unsigned; copy them one after another.
 
     Args:
-        bits: (size,) unsigned.
-        indices: (r,) u32, ascending.
-        values: (r,) unsigned, of the type of ``bits``.
+        parts: whose memory begins at multiples of 8 bytes.
+        joined: (all elements,) unsigned, written; ``parts[0]`` itself if there is but one.
+
+    Returns the sum of each, (n,) u64.
     """
     from wirecodec.kernels.cpu.patch import digest as kernels
 
-    per = 8 // bits.itemsize
-    whole, last = split_words(bits.view(np.uint8))
-    cut = int(np.searchsorted(indices, np.uint32(whole.size * per)))
-    moved = int(kernels.digest_change(whole, per, indices[:cut], values[:cut]))
-    if cut < indices.size:
-        before, places = last[0], indices[cut:] - np.uint32(whole.size * per)
-        changed = last.copy().view(bits.dtype)
-        changed[places] = values[cut:]
-        number = whole.size + 1
-        moved += sum_words(changed.view(np.uint64), number) - sum_words(last[:1], number)
-        assert before == last[0]
-    return moved & MASK
+    if len(parts) == 1:
+        return np.array([sum_elements(parts[0])], np.uint64)
+    sums = np.empty(len(parts), np.uint64)
+    sizes = np.array([part.nbytes for part in parts], np.int64)
+    kernels.digest_arrays(addresses_of(parts), sizes, joined.view(np.uint8), sums)
+    return sums
+
+
+def add_changes(
+    sums: Array, joined: Array, starts: Array, cuts: Array, indices: Array, values: Array
+) -> None:
+    """Add to the sums of arrays by how much they change if elements are replaced.
+
+    Args:
+        sums: (n,) u64, as of ``sum_arrays``, changed.
+        joined: their elements.
+        starts: (n + 1,) i64, first element of each, and the number of all.
+        cuts: (n + 1,) i64, first change of each, and r.
+        indices: (r,) u32, ascending.
+        values: (r,) unsigned, of the type of ``joined``.
+    """
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
+    data = read_only(joined).view(np.uint8)
+    kernels.digest_changes(data, starts, cuts, read_only(indices), read_only(values), sums)
 
 
 @lru_cache(4096)
@@ -106,18 +114,45 @@ def take(bits: Array, indices: Array) -> Array:
     from wirecodec.kernels.cpu.patch import digest as kernels
 
     values = np.empty(indices.size, bits.dtype)
-    kernels.take(bits, indices, values)
+    kernels.take(read_only(bits), read_only(indices), values)
     return values
+
+
+def take_touched(parts: Sequence[Array], starts: Array, cuts: Array, indices: Array) -> tuple[Array, Array]:
+    """Return elements of arrays, as if they followed each other, and the sum of those of each.
+
+    Args:
+        parts: (size,) unsigned each.
+        starts, cuts, indices: as of ``add_changes``.
+
+    Returns the elements (r,), and (n,) u64.
+    """
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
+    values, sums = np.empty(indices.size, parts[0].dtype), np.empty(len(parts), np.uint64)
+    sizes = np.diff(starts)
+    kernels.take_arrays(addresses_of(parts), sizes, starts, cuts, read_only(indices), values, sums)
+    return values, sums
+
+
+def sum_touched(starts: Array, cuts: Array, indices: Array, values: Array) -> Array:
+    """Return the sum of some elements of each of some arrays, as of ``take_touched``: (n,) u64."""
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
+    sums = np.empty(starts.size - 1, np.uint64)
+    kernels.digest_pairs(starts, cuts, read_only(indices), read_only(values), sums)
+    return sums
+
+
+def seal_touched(total: int, tensor: Bits, count: int) -> int:
+    """Return the digest of a tensor's type and shape, and of some elements, which have this sum."""
+    return fold(total + describe(tensor.dtype, tensor.shape), count)
 
 
 def digest_touched(tensor: Bits, indices: Array, values: Array) -> int:
     """Return the digest of a tensor's type and shape, and of some elements, (r,) each."""
-    from wirecodec.kernels.cpu.patch import digest as kernels
-
-    total = 0
-    for at in range(0, indices.size, _PIECE):
-        total += int(kernels.digest_pairs(indices[at : at + _PIECE], values[at : at + _PIECE]))
-    return fold(total + describe(tensor.dtype, tensor.shape), int(indices.size))
+    sums = sum_touched(np.array([0, tensor.bits.size]), np.array([0, indices.size]), indices, values)
+    return seal_touched(int(sums[0]), tensor, indices.size)
 
 
 def digest_named(name: str, digest: int) -> int:

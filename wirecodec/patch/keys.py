@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import UNSIGNED, Array, Bytes
+from wirecodec.arrays import UNSIGNED, Array, Bytes, read_only
 from wirecodec.container.based import BY_CLASS, STEPS, STEPS_ZSTD, BaseRecord
 from wirecodec.container.reader import Row
 from wirecodec.element_types import name_of
@@ -16,9 +17,12 @@ from wirecodec.errors import Invalid, SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.prepared import PreparedPatch
-from wirecodec.patch.states import Bits, join, read_bits, view_memory
+from wirecodec.patch.states import Bits, borrow_joined, read_bits, view_memory
 from wirecodec.patch.writes import Write
 from wirecodec.registry import index_codec, value_codec
+
+Pair: TypeAlias = Sequence[int]
+"""Digests of a tensor before and after."""
 
 
 @dataclass(eq=False)
@@ -60,7 +64,7 @@ class KeyReader:
                 return
             raise SchemaMismatch("base-tensors", f"the state has no tensor {absent[0]!r}")
         given = [read_bits(name, self.state[name]) for name in names]
-        pairs = [self.record.digests[key] for key, _ in members]
+        pairs = [self.record.digests[key].tolist() for key, _ in members]
         if is_whole:
             own = digest.digest_tensor(given[0])
             if own == pairs[0][1]:
@@ -80,47 +84,53 @@ class KeyReader:
         else:
             self._read_based(names, given, pairs)
 
-    def _read_based(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Array]) -> None:
+    def _read_based(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Pair]) -> None:
         """Read changes whose positions may depend on all elements."""
-        sums = [digest.sum_elements(bits.bits) for bits in given]
-        own = [digest.seal(total, bits) for total, bits in zip(sums, given, strict=True)]
-        if self._are_complete(names, own, pairs):
-            return
-        for total, bits, pair, name, (indices, values) in zip(
-            sums, given, pairs, names, self._decode(given), strict=True
-        ):
-            moved = total + digest.sum_change(bits.bits, indices, values)
-            if digest.seal(moved & digest.MASK, bits) != pair[1]:
-                raise _wrong_target(name)
-            self._add(name, bits, indices, values)
+        parts, starts = [bits.bits for bits in given], self._find_starts()
+        with borrow_joined(parts) as joined:
+            sums, base = digest.sum_arrays(parts, joined), read_only(joined)
+            if self._are_complete(names, _seal(sums, given), pairs):
+                return
+            found = [self._decode_row(row, own, base) for row, own in self.rows]
+            indices = _join([indices for indices, _ in found], [row.base for row, _ in self.rows])
+            values = _join([values for _, values in found])
+            cuts = _find_cuts(indices, starts)
+            digest.add_changes(sums, base, starts, cuts, indices, values)
+        self._check_target(names, _seal(sums, given), pairs)
+        self._add(names, given, starts, cuts, indices, values)
 
-    def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Array]) -> None:
+    def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Pair]) -> None:
         """Read changes whose positions depend on no element; their values may depend on the old ones."""
-        positions_of = list(self._decode_positions())
-        olds = [digest.take(bits.bits, own) for bits, own in zip(given, positions_of, strict=True)]
-        own = [
-            digest.digest_touched(bits, indices, old)
-            for bits, indices, old in zip(given, positions_of, olds, strict=True)
-        ]
-        if self._are_complete(names, own, pairs):
+        parts, starts = [bits.bits for bits in given], self._find_starts()
+        found = [self._decode_indices(row, own[0]) for row, own in self.rows]
+        indices = _join(found, [row.base for row, _ in self.rows])
+        cuts = _find_cuts(indices, starts)
+        olds, sums = digest.take_touched(parts, starts, cuts, indices)
+        counts = np.diff(cuts)
+        if self._are_complete(names, _seal_touched(sums, given, counts), pairs):
             return
-        together = np.concatenate(olds)
-        cuts = np.cumsum([0, *(row.r for row, _ in self.rows)])
-        values = np.concatenate(
+        ends = accumulate(row.r for row, _ in self.rows)
+        values = _join(
             [
-                self._decode_values(row, parts[1], together[a:b])
-                for (row, parts), a, b in zip(self.rows, cuts, cuts[1:], strict=False)
+                self._decode_values(row, own[1], olds[end - row.r : end])
+                for (row, own), end in zip(self.rows, ends, strict=True)
             ]
         )
-        ends = np.cumsum([0, *(old.size for old in olds)])
-        for bits, pair, name, indices, a, b in zip(
-            given, pairs, names, positions_of, ends, ends[1:], strict=False
-        ):
-            if digest.digest_touched(bits, indices, values[a:b]) != pair[1]:
-                raise _wrong_target(name)
-            self._add(name, bits, indices, values[a:b])
+        sums = digest.sum_touched(starts, cuts, indices, values)
+        self._check_target(names, _seal_touched(sums, given, counts), pairs)
+        self._add(names, given, starts, cuts, indices, values)
 
-    def _are_complete(self, names: Sequence[str], own: Sequence[int], pairs: Sequence[Array]) -> bool:
+    def _find_starts(self) -> Array:
+        """Return the number of the first element of each member, and that of all elements: (n + 1,) i64."""
+        return np.cumsum([0, *(size for _, size in self.members)])
+
+    def _check_target(self, names: Sequence[str], own: Sequence[int], pairs: Sequence[Pair]) -> None:
+        """Check the digests of the new tensors."""
+        for name, one, pair in zip(names, own, pairs, strict=True):
+            if one != pair[1]:
+                raise _wrong_target(name)
+
+    def _are_complete(self, names: Sequence[str], own: Sequence[int], pairs: Sequence[Pair]) -> bool:
         """Return whether the tensors of a key are those of the target; if so, note it.
 
         Raises SchemaMismatch if they are neither all those of the target, nor all those of the base.
@@ -140,33 +150,27 @@ class KeyReader:
             )
         return False
 
-    def _keep(self, names: Sequence[str], pairs: Sequence[Array]) -> None:
+    def _keep(self, names: Sequence[str], pairs: Sequence[Pair]) -> None:
         """Note tensors of the patch that stay as they are: it does not change them, or was applied before."""
         for name, (before, after) in zip(names, pairs, strict=True):
             (self._found.unchanged if before == after else self._found.complete).append(name)
 
-    def _add(self, name: str, bits: Bits, indices: Array, values: Array) -> None:
-        """Note what a commit writes into a tensor."""
-        memory = view_memory(self.state[name], bits.dtype)
-        self._found.writes.append(Write(name, indices, values, None, memory))
-
-    def _decode(self, given: Sequence[Bits]) -> Iterator[tuple[Array, Array]]:
-        """Yield the positions and the new bits of each member."""
-        with join([bits.bits for bits in given]) as base:
-            found = [self._decode_row(row, parts, base) for row, parts in self.rows]
-        indices = np.concatenate(
-            [indices + np.uint32(row.base) for (row, _), (indices, _) in zip(self.rows, found, strict=True)]
-        )
-        values = np.concatenate([values for _, values in found])
-        yield from _divide(self.members, indices, values)
-
-    def _decode_positions(self) -> Iterator[Array]:
-        """Yield the positions of each member."""
-        indices = np.concatenate(
-            [self._decode_indices(row, parts[0]) + np.uint32(row.base) for row, parts in self.rows]
-        )
-        for own, _ in _divide(self.members, indices, indices):
-            yield own
+    def _add(
+        self,
+        names: Sequence[str],
+        given: Sequence[Bits],
+        starts: Array,
+        cuts: Array,
+        indices: Array,
+        values: Array,
+    ) -> None:
+        """Note what a commit writes into the members."""
+        places, ends = indices, cuts.tolist()
+        if len(given) > 1:
+            places = indices - np.repeat(starts[:-1].astype(np.uint32), np.diff(cuts))
+        for name, bits, a, b in zip(names, given, ends, ends[1:], strict=False):
+            memory = view_memory(self.state[name], bits.dtype)
+            self._found.writes.append(Write(name, places[a:b], values[a:b], None, memory))
 
     def _decode_indices(self, row: Row, section: Bytes) -> Array:
         """Return the positions (r,) u32 of an entry, which depend on no element."""
@@ -218,15 +222,27 @@ class KeyReader:
         self._found.writes.append(Write(spec.name, None, bits.bits, None if in_place else bits))
 
 
-def _divide(members: Sequence[Sequence[int]], indices: Array, values: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield each member's part of positions and values, (r,) each."""
-    if len(members) == 1:
-        yield indices, values
-        return
-    starts = np.cumsum([0, *(size for _, size in members)])
-    cuts = np.searchsorted(indices, starts.astype(np.uint32)).tolist()
-    for start, a, b in zip(starts.tolist(), cuts, cuts[1:], strict=False):
-        yield indices[a:b] - np.uint32(start), values[a:b]
+def _join(parts: Sequence[Array], firsts: Sequence[int] = ()) -> Array:
+    """Join arrays; add a number to each before, if there are some."""
+    if any(firsts):
+        parts = [part + np.uint32(first) for part, first in zip(parts, firsts, strict=True)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _find_cuts(indices: Array, starts: Array) -> Array:
+    """Return the first change of each member, and the number of all: (n + 1,) i64."""
+    return np.searchsorted(indices, starts.astype(np.uint32)).astype(np.int64)
+
+
+def _seal(sums: Array, given: Sequence[Bits]) -> list[int]:
+    """Return the digests of tensors whose elements have these sums."""
+    return [digest.seal(total, bits) for total, bits in zip(sums.tolist(), given, strict=True)]
+
+
+def _seal_touched(sums: Array, given: Sequence[Bits], counts: Array) -> list[int]:
+    """Return the digests of numbers of elements of tensors, which have these sums."""
+    rows = zip(sums.tolist(), given, counts.tolist(), strict=True)
+    return [digest.seal_touched(total, bits, count) for total, bits, count in rows]
 
 
 def _check_bool(values: Array, dtype: np.dtype[Any]) -> None:

@@ -105,12 +105,12 @@ def cost_of(changed: Array, totals: Array) -> float:
     return float(sum(part.sum() for part in parts))
 
 
-def choose_classes(base: Array, indices: Array, shifts: tuple[int, ...]) -> tuple[Classes, Array, Array]:
+def choose_classes(base: Array, olds: Array, shifts: tuple[int, ...]) -> tuple[Classes, Array, Array]:
     """Choose how to divide elements into classes.
 
     Args:
         base: (d,) unsigned.
-        indices: (r,) u32 of the changes.
+        olds: (r,) unsigned, those that change.
         shifts: candidates; none for one class.
 
     Returns the classes, and the numbers of changes and of elements of each.
@@ -118,13 +118,13 @@ def choose_classes(base: Array, indices: Array, shifts: tuple[int, ...]) -> tupl
     from wirecodec.kernels.cpu.patch import positions as kernels
 
     width = 8 * base.itemsize
-    best = Classes(0, 0, 1), np.array([indices.size]), np.array([base.size])
+    best = Classes(0, 0, 1), np.array([olds.size]), np.array([base.size])
     least = cost_of(best[1], best[2])
     step = max(1, base.size // _SAMPLE)
     for shift in shifts:
         totals, changed = np.zeros((2, count_rows(width, shift)), np.int64)
         kernels.count_classes(base, shift, step, totals)
-        kernels.count_classes_at(base, shift, indices, changed)
+        kernels.count_classes(read_only(olds), shift, 1, changed)
         totals = np.maximum(totals * step, changed)
         found = np.flatnonzero(changed)
         last = int(found[-1])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec.arrays import read_only
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.patch import digest
 from wirecodec.patch.shared import check_shared
@@ -60,9 +61,10 @@ class PreparedPatch:
         try:
             for write in self.writes:
                 if write.indices is not None and write.memory is not None:
-                    old = digest.take(write.memory, write.indices)
-                    undone.append(replace(write, values=old))
-                    kernels.scatter(write.memory, write.indices, write.values)
+                    old = np.empty_like(write.values)
+                    undo = replace(write, values=old)
+                    kernels.exchange(write.memory, read_only(write.indices), read_only(write.values), old)
+                    undone.append(undo)
                     continue
                 if not write.replaces(state):
                     before = read_bits(write.name, state[write.name]).bits

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import UNSIGNED, Array, overlaps_itself
+from wirecodec.arrays import UNSIGNED, Array, overlaps_itself, read_only
 from wirecodec.element_types import name_of
 from wirecodec.errors import EncodeError
 from wirecodec.kernels.scratch import borrow
@@ -94,15 +94,23 @@ def of_array(array: Array, shape: tuple[int, ...]) -> Bits:
 
 
 @contextmanager
-def join(parts: Sequence[Array]) -> Iterator[Array]:
-    """Lend the elements of some arrays of one type as one array, which nobody may keep."""
+def borrow_joined(parts: Sequence[Array]) -> Iterator[Array]:
+    """Lend memory for the elements of some arrays of one type; a single array is lent itself."""
+    size = sum(part.size for part in parts)
     if len(parts) == 1:
         yield parts[0]
-    elif (nbytes := sum(part.nbytes for part in parts)) > MAX_JOINED:
-        yield np.concatenate(parts)
+    elif size * parts[0].itemsize > MAX_JOINED:
+        yield np.empty(size, parts[0].dtype)
     else:
-        with borrow("elements of a patch's tensors", (nbytes // parts[0].itemsize,), parts[0].dtype) as out:
-            yield np.concatenate(parts, out=out)
+        with borrow("elements of a patch's tensors", (size,), parts[0].dtype) as out:
+            yield out
+
+
+@contextmanager
+def join(parts: Sequence[Array]) -> Iterator[Array]:
+    """Lend the elements of some arrays of one type as one array, which nobody may keep."""
+    with borrow_joined(parts) as out:
+        yield read_only(out if len(parts) == 1 else np.concatenate(parts, out=out))
 
 
 def read_state(state: Any) -> dict[str, Any]:

@@ -205,7 +205,7 @@ def put_corrupted_patch(sink: Sink, rng: np.random.Generator, old: Any, new: Any
     shifts, old, new = kind_of(old.dtype).shifts, bits_of(old), bits_of(new)
     at = np.flatnonzero(old != new).astype(np.uint32)
     olds, news = old[at], new[at]
-    classes = patch_positions.choose_classes(old, at, shifts)
+    classes = patch_positions.choose_classes(old, olds, shifts)
     sections: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
         (patch_positions.encode(old, at, *classes), lambda x: patch_positions.decode(x, old, at.size)[0]),
         (patch_steps.encode(olds, news, signed=True, shift=shifts[0]), lambda x: patch_steps.decode(x, olds)),

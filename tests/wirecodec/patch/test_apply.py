@@ -290,7 +290,7 @@ def test_an_exception_in_a_commit_leaves_the_old_state(base: str, monkeypatch: p
 
         return call
 
-    monkeypatch.setattr(kernels, "scatter", wrap(kernels.scatter))
+    monkeypatch.setattr(kernels, "exchange", wrap(kernels.exchange))
     for name in ("write_elements", "make_tensor"):
         monkeypatch.setattr(prepared, name, wrap(getattr(prepared, name)))
     fails_at, failed = 1, 0

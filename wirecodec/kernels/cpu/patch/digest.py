@@ -9,14 +9,18 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
+from wirecodec.kernels.cpu.simd.memory import copy_bytes, prefetch, view_at
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits
-from wirecodec.kernels.cpu.simd.words import popcount
+from wirecodec.kernels.cpu.simd.words import load64, popcount
 from wirecodec.kernels.layout import DIGEST_FACTORS, DIGEST_STRIDE
 
 U64 = np.uint64
 BLOCK = 4096
-"""Elements that are compared between two sums of their words, while they are in a near cache."""
+"""Elements that are compared, or bytes that are copied, between two sums of their words, while they are in a
+near cache."""
+AHEAD = U64(16)
+"""Changes ahead whose elements are requested: the processor does not expect such distances by itself."""
 STRIDE, (FIRST, SECOND) = U64(DIGEST_STRIDE), map(U64, DIGEST_FACTORS)
 
 
@@ -44,23 +48,75 @@ def digest_words(words: Array, first: int) -> np.uint64:
     return add_words(words, 0, words.size, U64(first) - U64(1))
 
 
+@inline
+def read_word(data: Array, j: np.uint64) -> np.uint64:
+    """Return word j of (n,) u8; a last one of fewer than 8 bytes is padded with zeros."""
+    at, word = np.int64(j << U64(3)), U64(0)
+    if at + 8 <= data.size:
+        return load64(data, at)
+    for i in range(data.size - 1, at - 1, -1):
+        word = (word << U64(8)) | U64(data[i])
+    return word
+
+
+@inline
+def add_data(data: Array, start: np.uint64, stop: np.uint64) -> np.uint64:
+    """Add the mixed words from ``start`` to ``stop`` - 1 of (n,) u8; the last one may be shorter."""
+    total, whole = U64(0), min(stop, U64(data.size) >> U64(3))
+    for j in range(start, whole):
+        total += fold(load64(data, np.int64(j << U64(3))), j + U64(1))
+    if whole < stop:
+        total += fold(read_word(data, whole), stop)
+    return total
+
+
+@kernel
+def digest_arrays(addresses: Array, sizes: Array, out: Array, sums: Array) -> None:
+    """Add up the mixed words of each of some arrays, and copy them one after another.
+
+    Args:
+        addresses: (n,) i64, of arrays whose memory begins at a multiple of 8 bytes.
+        sizes: (n,) i64, bytes.
+        out: (bytes of all,) u8, written.
+        sums: (n,) u64, written.
+    """
+    at = 0
+    for i in range(addresses.size):
+        data, total = view_at(addresses[i], sizes[i], out), U64(0)
+        for start in range(0, sizes[i], BLOCK):
+            stop = min(start + BLOCK, sizes[i])
+            copy_bytes(data, start, stop - start, out, at + start)
+            total += add_data(data, U64(start) >> U64(3), U64(stop + 7) >> U64(3))
+        sums[i] = total
+        at += sizes[i]
+
+
 @kernel
 def find_changes(
-    old: Array, new: Array, old_words: Array, new_words: Array, start: int, found: Array, state: Array
+    old: Array,
+    new: Array,
+    old_data: Array,
+    new_data: Array,
+    start: int,
+    found: Array,
+    olds: Array,
+    news: Array,
+    state: Array,
 ) -> int:
     """Find the elements that differ, until the buffer may be full; add up the digests of both arrays.
 
     Args:
         old, new: (size,) unsigned, elements.
-        old_words, new_words: (n,) u64, the same memory without a last part of a word; or (0,) for no digests.
+        old_data, new_data: (bytes,) u8, the same memory; (0,) for no digests.
         start: first element to compare, a multiple of ``BLOCK``.
         found: (m,) u32, m ≥ ``BLOCK`` + 64, written from ``state[0]`` on: positions of elements, ascending.
+        olds, news: (m,) unsigned, written: the elements there.
         state: (3,) u64: number of positions, digest of ``old``, digest of ``new``.
 
     Returns the first element that was not compared.
     """
-    count, total, moved = np.int64(state[0]), state[1], state[2]
-    per = 8 // old.itemsize
+    count, total, moved = np.int64(state[0]), state[1], state[2] - state[1]
+    per = U64(8 // old.itemsize)
     while start < old.size and count + BLOCK + 64 <= found.size:
         before, stop = count, min(start + BLOCK, old.size)
         whole = start + ((stop - start) & ~63)
@@ -70,49 +126,120 @@ def find_changes(
         for at in range(whole, stop):
             found[count] = at
             count += np.int64(old[at] != new[at])
-        j, k = start // per, min(stop // per, old_words.size)
-        one = add_words(old_words, j, k, U64(0))
-        total += one
-        if count > before:
-            moved += add_words(new_words, j, k, U64(0)) - one
+        for i in range(U64(before), U64(count)):
+            olds[i], news[i] = old[found[i]], new[found[i]]
+        if old_data.size:
+            total += add_data(old_data, U64(start) // per, (U64(stop) + per - U64(1)) // per)
+            last = U64(0)  # one more than the last word that was seen
+            for i in range(U64(before), U64(count)):
+                j = U64(found[i]) // per
+                if j + U64(1) != last:
+                    last = j + U64(1)
+                    moved += fold(read_word(new_data, j), last) - fold(read_word(old_data, j), last)
         start = stop
-    state[0], state[1], state[2] = U64(count), total, moved
+    state[0], state[1], state[2] = U64(count), total, total + moved
     return start
 
 
 @kernel
-def digest_change(words: Array, per: int, indices: Array, values: Array) -> np.uint64:
-    """Return by how much the digest of an array changes if elements are replaced.
+def digest_changes(
+    data: Array, starts: Array, cuts: Array, indices: Array, values: Array, sums: Array
+) -> None:
+    """Add to the digest of each part of an array by how much it changes if elements are replaced.
 
     Args:
-        words: (n,) u64 of ``per`` elements each.
-        per: elements per word.
-        indices: (r,) u32, ascending, of elements in these words.
+        data: (bytes,) u8.
+        starts: (parts + 1,) i64, first element of each part, and the number of all.
+        cuts: (parts + 1,) i64, first change of each part, and r.
+        indices: (r,) u32, ascending, of elements.
         values: (r,) unsigned, the new bits.
+        sums: (parts,) u64, incremented.
     """
-    moved = U64(0)
-    width = U64(64 // per)
-    mask = U64(0xFFFFFFFFFFFFFFFF) >> (U64(64) - width)
-    last = U64(per - 1)
-    to_word = U64(popcount(last))
-    i, r = 0, indices.size
-    while i < r:
-        j = U64(indices[i]) >> to_word
-        word = words[j]
-        new = word
-        while i < r and U64(indices[i]) >> to_word == j:
-            shift = (U64(indices[i]) & last) * width
-            new = (new & ~(mask << shift)) | (U64(values[i]) << shift)
-            i += 1
-        moved += fold(new, j + U64(1)) - fold(word, j + U64(1))
-    return moved
+    width = U64(8 * values.itemsize)
+    mask, last = U64(0xFFFFFFFFFFFFFFFF) >> (U64(64) - width), U64(64) // width - U64(1)
+    to_word, r = U64(popcount(last)), U64(indices.size)
+    for part in range(sums.size):
+        own = data[starts[part] * values.itemsize : starts[part + 1] * values.itemsize]
+        first, i, stop, moved = U64(starts[part]), U64(cuts[part]), U64(cuts[part + 1]), U64(0)
+        while i < stop:
+            prefetch(data, np.int64(indices[min(i + AHEAD, r - U64(1))]) * values.itemsize, 1)
+            j = (U64(indices[i]) - first) >> to_word
+            word = read_word(own, j)
+            new = word
+            while i < stop and (U64(indices[i]) - first) >> to_word == j:
+                shift = ((U64(indices[i]) - first) & last) * width
+                new = (new & ~(mask << shift)) | (U64(values[i]) << shift)
+                i += U64(1)
+            moved += fold(new, j + U64(1)) - fold(word, j + U64(1))
+        sums[part] += moved
+
+
+@inline
+def take_part(
+    bits: Array, first: np.uint64, indices: Array, i: np.uint64, stop: np.uint64, values: Array
+) -> None:
+    """Read those of elements ``first`` and following that changes i to ``stop`` - 1 name, into ``values``."""
+    last = U64(indices.size - 1)
+    for k in range(i, stop):
+        prefetch(bits, np.int64(U64(indices[min(k + AHEAD, last)]) - first), 1)
+        values[k] = bits[U64(indices[k]) - first]
+
+
+@inline
+def digest_part(first: np.uint64, indices: Array, i: np.uint64, stop: np.uint64, bits: Array) -> np.uint64:
+    """Add up the digests of pairs i to stop - 1 of a part whose first element has the number ``first``."""
+    total = U64(0)
+    for k in range(i, stop):
+        total += fold(U64(bits[k]), U64(indices[k]) - first + U64(1))
+    return total
 
 
 @kernel
 def take(bits: Array, indices: Array, values: Array) -> None:
     """Read elements of (size,) unsigned at (r,) u32 positions into (r,) values."""
+    take_part(bits, U64(0), indices, U64(0), U64(indices.size), values)
+
+
+@kernel
+def take_arrays(
+    addresses: Array, sizes: Array, starts: Array, cuts: Array, indices: Array, values: Array, sums: Array
+) -> None:
+    """Read elements of some arrays, as if they followed each other, and add up the digests of those of each.
+
+    Args:
+        addresses: (n,) i64, of the arrays.
+        sizes: (n,) i64, elements of each.
+        starts, cuts, indices: as of ``digest_changes``.
+        values: (r,) unsigned, written.
+        sums: (n,) u64, written.
+    """
+    for part in range(sums.size):
+        bits, first = view_at(addresses[part], sizes[part], values), U64(starts[part])
+        i, stop = U64(cuts[part]), U64(cuts[part + 1])
+        take_part(bits, first, indices, i, stop, values)
+        sums[part] = digest_part(first, indices, i, stop, values)
+
+
+@kernel
+def digest_pairs(starts: Array, cuts: Array, indices: Array, bits: Array, sums: Array) -> None:
+    """Add up the digests of some elements of parts of an array.
+
+    Args:
+        starts, cuts, indices: as of ``digest_changes``.
+        bits: (r,) unsigned.
+        sums: (parts,) u64, written.
+    """
+    for part in range(sums.size):
+        first, i, stop = U64(starts[part]), U64(cuts[part]), U64(cuts[part + 1])
+        sums[part] = digest_part(first, indices, i, stop, bits)
+
+
+@kernel
+def exchange(bits: Array, indices: Array, values: Array, olds: Array) -> None:
+    """Replace elements of (size,) unsigned at (r,) u32 positions by (r,) values; keep the old ones."""
+    take_part(bits, U64(0), indices, U64(0), U64(indices.size), olds)
     for i in range(indices.size):
-        values[i] = bits[indices[i]]
+        bits[indices[i]] = values[i]
 
 
 @kernel
@@ -120,12 +247,3 @@ def scatter(bits: Array, indices: Array, values: Array) -> None:
     """Replace elements of (size,) unsigned at (r,) u32 positions by (r,) values."""
     for i in range(indices.size):
         bits[indices[i]] = values[i]
-
-
-@kernel
-def digest_pairs(indices: Array, bits: Array) -> np.uint64:
-    """Return the digest of some elements: (r,) u32 positions, and (r,) unsigned bits."""
-    total = U64(0)
-    for i in range(indices.size):
-        total += fold(U64(bits[i]), U64(indices[i]) + U64(1))
-    return total

@@ -15,6 +15,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.patch.rans import LEAST, has_ended, pull, push, read_states, write_states
+from wirecodec.kernels.cpu.simd.memory import prefetch
 from wirecodec.kernels.cpu.simd.vector import load, reinterpret, resize, select, store
 from wirecodec.kernels.cpu.simd.words import multiply_high
 from wirecodec.kernels.layout import PATCH_CLASSES, PATCH_RUN, PATCH_SEGMENTS
@@ -36,6 +37,8 @@ and of a tile; and the sums of a tile with those beyond, which are compared too.
 
 Indices are unsigned: a signed one takes two more instructions, because it may count from the end."""
 
+AHEAD = U64(16)
+"""Runs of a sample ahead of which elements are requested."""
 FAULT = -1
 """Result for a section that is not valid."""
 
@@ -45,20 +48,14 @@ def count_classes(base: Array, shift: int, step: int, counts: Array) -> None:
     """Count the classes of every ``step``-th run of 8 elements: add to (m,) i64 at bits >> shift, of m."""
     s, rows = U64(shift), U64(counts.size - 1)
     # Neighbours are often of one class; an addition to a number that was just written waits for it.
-    parts = np.zeros((4, counts.size), np.int64)
-    for first in range(0, base.size, 8 * step):
-        for i in range(first, min(first + 8, base.size)):
-            parts[i & 3, (U64(base[i]) >> s) & rows] += 1
+    parts = np.zeros(4 * counts.size, np.uint32)
+    for first in range(U64(0), U64(base.size), U64(8 * step)):
+        prefetch(base, np.int64(first + U64(8 * step) * AHEAD), 1)
+        for i in range(first, min(first + U64(8), U64(base.size))):
+            parts[(i & U64(3)) * (rows + U64(1)) + ((U64(base[i]) >> s) & rows)] += np.uint32(1)
     for row in range(counts.size):
-        counts[row] += parts[0, row] + parts[1, row] + parts[2, row] + parts[3, row]
-
-
-@kernel
-def count_classes_at(base: Array, shift: int, indices: Array, counts: Array) -> None:
-    """Count the classes of some elements."""
-    s, rows = U64(shift), U64(counts.size - 1)
-    for i in range(indices.size):
-        counts[(U64(base[indices[i]]) >> s) & rows] += 1
+        for part in range(4):
+            counts[row] += parts[part * counts.size + row]
 
 
 @inline
