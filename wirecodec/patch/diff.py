@@ -19,10 +19,10 @@ from wirecodec.element_types import RECORD_NUMBERS
 from wirecodec.errors import EncodeError
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
-from wirecodec.kernels.scratch import borrow
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.patch import digest, positions, steps
-from wirecodec.patch.states import Bits, Kind, join, kind_of, read_bits, read_state
+from wirecodec.patch.bits import Bits
+from wirecodec.patch.states import Kind, bring_together, join, kind_of, read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.zstd import Zstd
 
@@ -166,39 +166,16 @@ def _compare_one(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, t
             name, None, after, _NOTHING, (digest.digest_tensor(before), digest.digest_tensor(after))
         )
     is_touched = touched and after.dtype.kind != "c"
-    indices, sums = find_changes(before.bits, after.bits, digests=not is_touched)
+    pair = bring_together([before, after])
+    indices, sums = pair[0].forms.find_changes(*(one.bits for one in pair), digests=not is_touched)
     one, other = (digest.seal(total, after) for total in sums)
     if not indices.size:
         return one
     if after.dtype.kind == "c":
         return Change(name, None, after, _NOTHING, (one, other))
     if is_touched:
-        one, other = (
-            digest.digest_touched(x, indices, digest.take(x.bits, indices)) for x in (before, after)
-        )
+        one, other = (digest.digest_touched(x, indices, x.take(indices)) for x in (before, after))
     return Change(name, before, after, indices, (one, other))
-
-
-def find_changes(old: Array, new: Array, *, digests: bool) -> tuple[Array, tuple[int, int]]:
-    """Return the positions (r,) u32 at which (size,) unsigned bits differ, and the sums of both digests.
-
-    The sums are 0 if they are not wanted.
-    """
-    from wirecodec.kernels.cpu.patch import digest as kernels
-
-    (a, last_a), (b, last_b) = (digest.split_words(x.view(np.uint8)) for x in (old, new))
-    if not digests:
-        a, b, last_a, last_b = (x[:0] for x in (a, b, last_a, last_b))
-    parts, state, at = [], np.zeros(3, np.uint64), 0
-    with borrow("positions of changes", (2**16,), np.uint32) as found:
-        while at < old.size:
-            state[0] = 0
-            at = int(kernels.find_changes(old, new, a, b, at, found, state))
-            parts.append(found[: int(state[0])].copy())
-    before = digest.add_last(int(state[1]), a, last_a)
-    after = digest.add_last(int(state[1]) + int(state[2]) & digest.MASK, b, last_b)
-    indices = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint32), *parts])
-    return indices, (before, after)
 
 
 def write(found: Difference, *, touched: bool, level: int, progress: Progress = _ignore) -> Bytes:
@@ -258,22 +235,22 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
     own = [changes[key] for key in keys]
     first = own[0]
     if first.old is None:
-        data = first.new.bits.view(first.new.dtype)
+        data = first.new.copy_to_host().view(first.new.dtype)
         cuts = range(0, max(data.size, 1), CHUNK)
         return [_write_whole(keys[0], at, data[at : at + CHUNK], zstd) for at in cuts]
     if len(own) > 1:
         starts = np.cumsum([0, *(c.new.bits.size for c in own[:-1])]).tolist()
         parts = zip(own, starts, strict=True)
         indices = np.concatenate([c.indices + np.uint32(start) for c, start in parts])
-        values = np.concatenate([digest.take(c.new.bits, c.indices) for c in own])
-        with join([c.old.bits for c in own if c.old is not None]) as base:
+        values = np.concatenate([c.new.take(c.indices) for c in own])
+        with join([c.old for c in own if c.old is not None]) as base:
             shared = base, indices, values, first
             return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
         here = first.indices[slice(*np.searchsorted(first.indices, np.array([at, stop], np.uint32)))]
-        own_part = first.old.bits[at:stop], here - np.uint32(at), digest.take(first.new.bits, here), first
+        own_part = first.old.part(at, stop), here - np.uint32(at), first.new.take(here), first
         entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched))
     return entries
 
@@ -289,7 +266,7 @@ def _write_whole(key: int, at: int, data: Array, zstd: Zstd) -> Entry:
 def _write_entry(
     key: int,
     at: int,
-    base: Array,
+    base: Bits,
     indices: Array,
     values: Array,
     of: Change,
@@ -310,12 +287,13 @@ def _write_entry(
         touched: whether the reader looks at changed elements alone.
         is_shared: whether several tensors share the entry.
     """
-    d, r, kind = base.size, indices.size, of.kind
+    d, r, kind = int(base.bits.size), indices.size, of.kind
     dtype = of.new.dtype
     shape = (dtype, 0)
     if r == 0:
         return Entry(key, at, d, 0, *shape, Rice.wire_id, STEPS, _NOTHING, _NOTHING)
-    chosen = positions.choose_classes(base, indices, kind.shifts if r < d else ())
+    olds = base.take(indices)
+    chosen = positions.choose_classes(base, olds, kind.shifts if r < d else ())
     has_classes = chosen[0].count > 1
     shift = chosen[0].shift if has_classes else kind.shifts[0] if kind.signed else None
     found = Rice.wire_id, _NOTHING
@@ -324,14 +302,15 @@ def _write_entry(
     elif r < d:
         found = Rice.wire_id, Rice().encode(indices, d, 0)
     signed = kind.signed or shift is not None
-    coded = steps.encode(digest.take(base, indices), values, signed=signed, shift=shift)
+    coded = steps.encode(olds, values, signed=signed, shift=shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
     if touched or r < _DENSE * d:
         return best
-    whole = base.copy()
+    every = base.copy_to_host()
+    whole = every.copy()
     whole[indices] = values
-    dense = steps.encode(base, whole, signed=signed, shift=shift)
-    planes = steps.encode_planes(base, whole, signed=signed, level=zstd.level)
+    dense = steps.encode(every, whole, signed=signed, shift=shift)
+    planes = steps.encode_planes(every, whole, signed=signed, level=zstd.level)
     options = [
         best,
         Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS, _NOTHING, dense),

@@ -15,8 +15,10 @@ from wirecodec.element_types import name_of
 from wirecodec.errors import Invalid, SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
+from wirecodec.patch.bits import Bits
+from wirecodec.patch.host import of_array
 from wirecodec.patch.prepared import PreparedPatch
-from wirecodec.patch.states import Bits, join, read_bits, view_memory
+from wirecodec.patch.states import join, read_bits, view_memory
 from wirecodec.patch.writes import Write
 from wirecodec.registry import index_codec, value_codec
 
@@ -82,14 +84,14 @@ class KeyReader:
 
     def _read_based(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Array]) -> None:
         """Read changes whose positions may depend on all elements."""
-        sums = [digest.sum_elements(bits.bits) for bits in given]
+        sums = [bits.forms.sum_elements(bits.bits) for bits in given]
         own = [digest.seal(total, bits) for total, bits in zip(sums, given, strict=True)]
         if self._are_complete(names, own, pairs):
             return
         for total, bits, pair, name, (indices, values) in zip(
             sums, given, pairs, names, self._decode(given), strict=True
         ):
-            moved = total + digest.sum_change(bits.bits, indices, values)
+            moved = total + bits.forms.sum_change(bits.bits, indices, values)
             if digest.seal(moved & digest.MASK, bits) != pair[1]:
                 raise _wrong_target(name)
             self._add(name, bits, indices, values)
@@ -97,7 +99,7 @@ class KeyReader:
     def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Array]) -> None:
         """Read changes whose positions depend on no element; their values may depend on the old ones."""
         positions_of = list(self._decode_positions(given))
-        olds = [digest.take(bits.bits, own) for bits, own in zip(given, positions_of, strict=True)]
+        olds = [bits.take(own) for bits, own in zip(given, positions_of, strict=True)]
         own = [
             digest.digest_touched(bits, indices, old)
             for bits, indices, old in zip(given, positions_of, olds, strict=True)
@@ -147,12 +149,12 @@ class KeyReader:
 
     def _add(self, name: str, bits: Bits, indices: Array, values: Array) -> None:
         """Note what a commit writes into a tensor."""
-        memory = view_memory(self.state[name], bits.dtype)
+        memory = view_memory(self.state[name], bits)
         self._found.writes.append(Write(name, indices, values, None, memory))
 
     def _decode(self, given: Sequence[Bits]) -> Iterator[tuple[Array, Array]]:
         """Yield the positions and the new bits of each member."""
-        with join([bits.bits for bits in given]) as base:
+        with join(given) as base:
             found = [self._decode_row(row, parts, base) for row, parts in self.rows]
         indices = np.concatenate(
             [indices + np.uint32(row.base) for (row, _), (indices, _) in zip(self.rows, found, strict=True)]
@@ -164,14 +166,14 @@ class KeyReader:
         """Yield the positions of each member."""
         indices = np.concatenate(
             [
-                self._decode_indices(row, parts[0], given[0].bits[:0]) + np.uint32(row.base)
+                self._decode_indices(row, parts[0], given[0].part(0, 0)) + np.uint32(row.base)
                 for row, parts in self.rows
             ]
         )
         for own, _ in _divide(self.members, indices, indices):
             yield own
 
-    def _decode_indices(self, row: Row, section: Bytes, base: Array) -> Array:
+    def _decode_indices(self, row: Row, section: Bytes, base: Bits) -> Array:
         """Return the positions (r,) u32 of an entry."""
         if row.r == 0:
             return np.empty(0, np.uint32)
@@ -181,11 +183,11 @@ class KeyReader:
             return positions.decode(section, base, row.r)
         return index_codec(row.index_codec).decode(section, row.d, row.r, self.limits)
 
-    def _decode_row(self, row: Row, parts: list[Bytes], whole: Array) -> tuple[Array, Array]:
+    def _decode_row(self, row: Row, parts: list[Bytes], whole: Bits) -> tuple[Array, Array]:
         """Return the positions (r,) u32 and the new bits (r,) of an entry."""
-        base = whole[row.base : row.base + row.d]
+        base = whole.part(row.base, row.base + row.d)
         indices = self._decode_indices(row, parts[0], base)
-        olds = base if row.r == row.d else digest.take(base, indices)
+        olds = base.copy_to_host() if row.r == row.d else base.take(indices)
         return indices, self._decode_values(row, parts[1], olds)
 
     def _decode_values(self, row: Row, section: Bytes, olds: Array) -> Array:
@@ -213,7 +215,7 @@ class KeyReader:
                 values = value_codec(row.value_codec).decode(parts[1], row.r, spec.dtype, self.limits)
                 found.append(values.view(UNSIGNED[width]))
                 _check_bool(found[-1], spec.dtype)
-        bits = Bits(np.concatenate([np.empty(0, UNSIGNED[width]), *found]), spec.dtype, spec.shape)
+        bits = of_array(np.concatenate([np.empty(0, UNSIGNED[width]), *found]).view(spec.dtype), spec.shape)
         if digest.digest_tensor(bits) != self.record.digests[key, 1]:
             raise Invalid("base-target", f"tensor {spec.name!r} is not what its digest says")
         in_place = given is not None and (given.dtype, given.shape) == (bits.dtype, bits.shape)

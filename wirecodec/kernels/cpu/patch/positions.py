@@ -60,14 +60,6 @@ def count_classes(base: Array, shift: int, step: int, counts: Array) -> None:
         counts[row] += parts[0, row] + parts[1, row] + parts[2, row] + parts[3, row]
 
 
-@kernel
-def count_classes_at(base: Array, shift: int, indices: Array, counts: Array) -> None:
-    """Count the classes of some elements."""
-    s, rows = U64(shift), U64(counts.size - 1)
-    for i in range(indices.size):
-        counts[(U64(base[indices[i]]) >> s) & rows] += 1
-
-
 @inline_without_refcounts
 def weigh(bits: np.uint64, shift: np.uint64, first: np.uint64, table: Array) -> np.uint64:
     """Return the weight of an element.
