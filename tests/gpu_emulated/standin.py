@@ -17,6 +17,7 @@ from tests.gpu_emulated.emulator import Emulator, why_not
 from tests.inputs import Array
 from wirecodec.gpu import entry, residual
 from wirecodec.kernels.cuda import device as device_module
+from wirecodec.patch import gpu as patch_gpu
 
 
 class OnGPU(np.ndarray[Any, Any]):
@@ -97,5 +98,6 @@ def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
     device = StandInDevice(3, 3)
     for module in (device_module, entry, residual):
         monkeypatch.setattr(module, "cupy_device", lambda: device)
+    monkeypatch.setattr(patch_gpu, "_has_cupy", lambda: True)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

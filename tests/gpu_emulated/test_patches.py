@@ -32,14 +32,6 @@ def place(state: dict[str, Array]) -> dict[str, Any]:
     return {name: marked(x.copy()) for name, x in state.items()}
 
 
-@pytest.fixture(autouse=True)
-def _with_cupy(standin: StandInDevice) -> Any:
-    has_cupy = gpu._has_cupy
-    has_cupy.cache_clear()
-    yield
-    has_cupy.cache_clear()
-
-
 @pytest.mark.sampled
 @pytest.mark.parametrize("base", MODES)
 @pytest.mark.parametrize("dtype", ELEMENT_DTYPES, ids=name_of)

@@ -133,7 +133,10 @@ def _find_number(tensor: Any) -> int | None:
     if is_torch(tensor):
         if not tensor.is_cuda or str(tensor.layout) != "torch.strided" or hasattr(tensor, "to_local"):
             return None
-        has_memory = bool(tensor.data_ptr()) or not tensor.numel()
+        try:
+            has_memory = bool(tensor.data_ptr()) or not tensor.numel()
+        except RuntimeError:  # a subclass without memory
+            return None
         return int(tensor.device.index) if has_memory and not tensor.is_neg() else None
     is_cupy = hasattr(tensor, "__cuda_array_interface__") and hasattr(tensor, "get")
     return int(tensor.device.id) if is_cupy else None
