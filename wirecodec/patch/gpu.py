@@ -25,6 +25,10 @@ from wirecodec.kernels.scale import Scale
 from wirecodec.tensors import as_device_flat, is_torch
 
 
+_PIECE = 2**22
+"""Elements of a copy to the host."""
+
+
 @dataclass(frozen=True)
 class GpuForms:
     """Operations of one GPU; ``wirecodec.patch.bits.Forms`` describes them.
@@ -55,7 +59,7 @@ class GpuForms:
     def copy_to_host(self, bits: Any) -> Array:
         """Copy the elements."""
         with devices.device_numbered(self.number) as device:
-            return device.get(bits)
+            return _fetch(device, bits)
 
     @contextmanager
     def join(self, parts: Sequence[Any]) -> Iterator[Any]:
@@ -78,7 +82,7 @@ class GpuForms:
         """Find the elements that differ, in one reading of both arrays."""
         with devices.device_numbered(self.number) as device:
             indices, sums = digest.find_changes(device, old, new, digests=digests)
-            return device.get(indices), sums
+            return _fetch(device, indices), sums
 
     def take(self, bits: Any, indices: Array) -> Array:
         """Copy some elements to the host."""
@@ -113,7 +117,15 @@ class GpuForms:
         """Decode positions."""
         with devices.device_numbered(self.number) as device:
             indices, is_valid = positions.read(device, bits, scale, cuts, tables[0], words)
-            return device.get(indices) if is_valid else None
+            return _fetch(device, indices) if is_valid else None
+
+
+def _fetch(device: devices.Device, array: Any) -> Array:
+    """Copy an array to memory of the host that is not pinned: the pool of pinned memory keeps all of it."""
+    host: Array = np.empty(array.size, array.dtype)
+    for at in range(0, host.size, _PIECE):
+        host[at : at + _PIECE] = device.get(array[at : at + _PIECE])
+    return host
 
 
 def find_forms(tensor: Any) -> GpuForms | None:

@@ -173,8 +173,8 @@ INLINE u64 find_element(const W* elements, Lane& lane, u32 runs, const Scale& sc
 // Removes a symbol of frequency `freq` out of 2^31 from a state. If the result is below LEAST, a word is needed.
 INLINE u64 leave(u64 x, u64 start, u64 freq) { return freq * (x >> 31) + (x & SLOT) - start; }
 
-// Reads the next position of a lane, whose state holds a symbol for it, `offset` places beyond the last; returns it,
-// or the lane's end if there is none.
+// Reads the next position of a lane, whose state holds a symbol for it. `skipped` places are between that and the last
+// position. Returns the lane's end if no element has the place.
 template <class W>
 INLINE u64 read_position(const W* elements, Lane& lane, u32 runs, const Scale& scale, const u32* cumulative,
                          u64 skipped) {
@@ -234,6 +234,7 @@ INLINE void read_positions(const W* elements, u64 size, u32 lanes, u64 each, u32
       for (u32 l = 0; l < lanes; l++) {
         if (l == own && active) {
           u32 at = shared->next;
+          __syncwarp();  // before a lane writes it
           u64 skipped = 0, i = lane.end;
           while ((lane.x & SLOT) >= top) {
             lane.x = leave(lane.x, top, LEAST - top);
