@@ -17,6 +17,7 @@ import wirecodec as wc
 from benchmarks.gpu.cases import Case
 from wirecodec.container.writer import CHUNK
 from wirecodec.kernels.cuda.device import CupyDevice
+from wirecodec.kernels.scale import Scale
 from wirecodec.patch import positions
 from wirecodec.patch.bits import Bits
 from wirecodec.patch.states import kind_of, read_bits
@@ -62,7 +63,7 @@ def _find_changes(old: Bits, new: Bits, *, is_encoded: bool) -> Iterator[tuple[i
             continue
         table = positions.weights_of(positions.codes_of(*chosen[1:]), 256)
         lanes = positions.find_lanes(stop - at, positions.MAX_LANES)
-        scale = positions.Scale(chosen[0].shift, chosen[0].first, table, lanes)
+        scale = Scale(chosen[0].shift, chosen[0].first, table, lanes)
         yield at, stop, here, base.forms.measure_gaps(base.bits, scale, here)
 
 

@@ -87,18 +87,18 @@ def test_rows_are_counted(emulator: Emulator, kind: Any, step: int) -> None:
 
 
 def weights(kind: Any, size: int, seed: int = 0) -> Array:
-    """Draw elements of few rows, as weights have."""
-    width = 8 * np.dtype(kind).itemsize
-    rows = np.random.default_rng(seed).geometric(0.3, size) % 64
-    words: Array = (rows << (width - 7)).astype(kind) | (draw(kind, size, seed) & kind(2 ** (width - 7) - 1))
+    """Draw elements of few rows, as weights have; some are below the first class, and some above the last."""
+    width, rng = 8 * np.dtype(kind).itemsize, np.random.default_rng(seed)
+    rows = np.where(rng.random(size) < 0.1, 100, rng.geometric(0.3, size) - 1)
+    words: Array = (rows << (width - 8)).astype(kind) | (draw(kind, size, seed) & kind(2 ** (width - 8) - 1))
     return words
 
 
 def scale_of(x: Array, lanes: int, codes: Any) -> Scale:
     """Return a scale of up to 64 classes."""
     width = 8 * x.dtype.itemsize
-    table = codec.weights_of(np.array(codes, np.uint8), codec.count_rows(width, width - 7))
-    return Scale(width - 7, 1, table, codec.find_lanes(x.size, lanes))
+    table = codec.weights_of(np.array(codes, np.uint8), codec.count_rows(width, width - 8))
+    return Scale(width - 8, 1, table, codec.find_lanes(x.size, lanes))
 
 
 def gaps_on(emulator: Emulator, x: Array, scale: Scale, indices: Array) -> tuple[Array, Array]:
@@ -158,13 +158,51 @@ def test_positions_are_read(emulator: Emulator, kind: Any, lanes: int, size: int
     assert np.array_equal(found, indices)
 
 
+def test_places_at_borders(emulator: Emulator) -> None:
+    """With small weights, symbols stand for the first places of runs; blocks add up several tiles of runs."""
+    chosen = np.random.default_rng(3).random(30_000) < 0.05
+    chosen[::256] = True
+    for size, indices in ((30_000, np.flatnonzero(chosen)), (140_000, np.array([5, 70_000, 139_990]))):
+        x = weights(np.uint16, size)
+        scale = scale_of(x, 1, [1])
+        words, cuts = encoded(x, scale, indices.astype(np.uint32))
+        found, is_valid = positions.read(emulator, emulator.put(x), scale, cuts, tables()[0], words)
+        assert is_valid
+        assert np.array_equal(found, indices)
+
+
+@pytest.mark.parametrize("size", [64, 700])
+def test_places_beyond_a_lane(emulator: Emulator, size: int) -> None:
+    """A section may name a place that no element of the lane has."""
+    x = weights(np.uint16, size)
+    short = x[:-16].copy()
+    there = emulator.put(short)
+    scale, shorter = scale_of(x, 1, [1]), scale_of(short, 2, [1])
+    first = int(shorter.starts[1])
+    verdicts = set()
+    for at in (first - 1, first, first + 1, first + 15, size - 17, size - 16, size - 1):
+        words, cuts = encoded(x, scale, np.array([at], np.uint32))
+        begun = np.array([2**31, 0], np.uint32)  # a lane without a position
+        for other, coded, parts in (
+            (scale_of(short, 1, [1]), words, cuts),
+            (shorter, np.concatenate([words[:2], begun, words[2:]]), np.array([0, 1, 1])),
+        ):
+            expected: Any = HOST.read_positions(short, other, parts, tables(), coded)
+            found, is_valid = positions.read(emulator, there, other, parts, tables()[0], coded)
+            assert is_valid == (expected is not None)
+            assert not is_valid or np.array_equal(found, expected)
+            verdicts.add(is_valid)
+    assert verdicts == {False, True}
+
+
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_damaged_sections_are_refused_as_on_the_host(emulator: Emulator, lanes: int) -> None:
     """Any words end with the verdict of the host, and no write is outside of the results."""
     x, rng = weights(np.uint16, 900), np.random.default_rng(5)
     scale = scale_of(x, lanes, [60, 0, 52, 64, 33, 1, 84])
     indices = np.flatnonzero(rng.random(x.size) < 0.03).astype(np.uint32)
-    indices = indices[scale.table[np.minimum((x[indices] >> 9) - np.minimum(x[indices] >> 9, 1), 63)] > 0]
+    classes = np.minimum(np.maximum(x[indices] >> 8 & 127, 1) - 1, 63)
+    indices = indices[scale.table[classes] > 0]
     words, cuts = encoded(x, scale, indices)
     there, verdicts = emulator.put(x), []
     for trial in range(60):

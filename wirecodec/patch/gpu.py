@@ -24,7 +24,6 @@ from wirecodec.kernels.cuda import digest, elements, positions
 from wirecodec.kernels.scale import Scale
 from wirecodec.tensors import as_device_flat, is_torch
 
-
 _PIECE = 2**22
 """Elements of a copy to the host."""
 
