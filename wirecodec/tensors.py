@@ -10,7 +10,7 @@ a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contiguous
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Protocol, TypeAlias
@@ -170,7 +170,12 @@ def any_on_gpu(tensors: Collection[Any]) -> bool:
     return set(map(type, tensors)) != {np.ndarray} and any(map(on_gpu, tensors))
 
 
-def as_device_flat(tensor: Any, cupy: Any, ordered: dict[int, bool] | None = None) -> DeviceFlat:
+def as_device_flat(
+    tensor: Any,
+    cupy: Any,
+    ordered: dict[int, bool] | None = None,
+    named: Callable[[Any], np.dtype[Any]] = dtype_named,
+) -> DeviceFlat:
     """Convert an array on a GPU to flat raw bits, without a copy if it is contiguous.
 
     Torch tensors pass as integers, because CuPy has no bfloat16. Raises EncodeError for other element types.
@@ -179,19 +184,20 @@ def as_device_flat(tensor: Any, cupy: Any, ordered: dict[int, bool] | None = Non
         tensor: the array.
         cupy: the module.
         ordered: memory for calls of one step, empty at first: by device, whether torch's stream is CuPy's.
+        named: returns the element type of a dtype; by default, that of all codecs alone.
     """
     if is_torch(tensor):
         torch = sys.modules["torch"]
         if tensor.layout is not torch.strided:
             raise EncodeError(f"torch tensor has layout {tensor.layout}; it must be strided (dense)")
-        dtype, shape, plain = dtype_named(tensor.dtype), tuple(tensor.shape), tensor
+        dtype, shape, plain = named(tensor.dtype), tuple(tensor.shape), tensor
         if tensor.is_neg() or not tensor.is_contiguous():
             plain = tensor.detach().resolve_neg().contiguous()
         words = _import_torch(plain, cupy, dtype.itemsize, {} if ordered is None else ordered)
         return DeviceFlat(words, dtype, shape)
     interface = hasattr(tensor, "__cuda_array_interface__")
     x = cupy.ascontiguousarray(cupy.asarray(tensor) if interface else cupy.from_dlpack(tensor))
-    dtype, words = dtype_named(x.dtype), x.reshape(-1)
+    dtype, words = named(x.dtype), x.reshape(-1)
     return DeviceFlat(words.view(f"u{dtype.itemsize}"), dtype, tuple(int(n) for n in tensor.shape))
 
 

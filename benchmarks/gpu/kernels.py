@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.gpu import timing
+from benchmarks.gpu import patches, timing
 from benchmarks.gpu.cases import DENSITY, SCHEME, SECTOR, SENT_BYTES, TOPK_BYTES, Case, KernelTime
 from benchmarks.gpu.peers import generate_peers
 from benchmarks.gpu.rows import Job, guard
@@ -47,6 +47,7 @@ def _generate_jobs_of(device: CupyDevice, size: int) -> Iterator[Job]:
         "kernels": generate_cases(device, x),
         "steps": _generate_steps(device, x),
         "containers": _generate_containers(device, x),
+        "patches": patches.generate_cases(device, x),
         "peers": generate_peers(device.cupy, x),
     }.items():
         jobs = (Job(f"{case.name}, {size:,}", partial(measure, case)) for case in cases)

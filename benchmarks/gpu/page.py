@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.common import results
 from benchmarks.common.results import format_markdown
 from benchmarks.common.targets import format_targets
-from benchmarks.gpu import figure16, training
+from benchmarks.gpu import figure16, patches, training
 from benchmarks.gpu.cases import DENSITY, SCHEME, KernelTime
 from benchmarks.gpu.figure16 import SelectorTime
 from benchmarks.gpu.rows import SectionRows, load, make
@@ -34,6 +34,9 @@ Times are medians over CUDA events, with the host's work between them.
 Encoding is that of `{SCHEME}` to a whole container, with the minimum bytes of a top-k.
 `decode_add` adds that container to float32. Its minimum bytes are the container, and the 32-byte sectors of
 the target that have a stored element, read and written.
+
+`diff` and `apply` are those of [patches of weights](patches.md), in which {patches.CHANGED:.0%} of the
+elements change. The kernels of each are also measured without the host's coding.
 
 The minimum bytes of an exact top-k, also of third parties, and of compaction by torch (CUB) and by cuSPARSE,
 which get the threshold, are one read and the output. [kernels.csv](gpu/kernels.csv) has all sizes.

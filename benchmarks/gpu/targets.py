@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.common.targets import TargetResult, check_at_least, check_at_most
+from benchmarks.gpu import patches
 from benchmarks.gpu.cases import KernelTime
 from benchmarks.gpu.peers import TORCH_TOPK
 
@@ -30,7 +31,7 @@ EXCESS = {
     "decode_add of a container on the host": 1.5,
 }
 """Largest multiple of the time of the minimum traffic at copy bandwidth."""
-COPIES = {"encode": 3.0}
+COPIES = {"encode": 3.0, patches.DIFF: 6.0, patches.APPLY: 6.0}
 """Largest multiple of the time of a copy of the gradient."""
 
 

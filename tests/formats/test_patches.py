@@ -25,6 +25,7 @@ from wirecodec.arrays import UNSIGNED
 from wirecodec.element_types import element_dtype_named, number_of
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import positions, steps
+from wirecodec.patch.host import of_array
 from wirecodec.patch.reading import prepare
 
 State = dict[str, np.ndarray[Any, Any]]
@@ -247,7 +248,7 @@ def distant() -> tuple[State, State, bytes]:
     words = new["a"].view(np.uint16)
     words[indices] += 1
     classes, changed = positions.Classes(7, 116, 6), np.array([8, 12, 15, 4, 8, 12])
-    section = positions.encode(old["a"].view(np.uint16), indices, classes, changed, np.full(6, 16))
+    section = positions.encode(of_array(old["a"], (600,)), indices, classes, changed, np.full(6, 16))
     blob = wc.diff(old, new).tobytes()
     return old, new, rebuild(blob, index=put_all(section.tobytes()), index_id=positions.BY_CLASS)
 

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import weakref
 from functools import cache
 from pathlib import Path
@@ -48,6 +49,7 @@ GUARD = 256
 POISON = 0xA5
 GUARDS = bytes([POISON]) * GUARD
 MAX_TURNS = 50_000_000
+_ALONE = threading.RLock()  # the scheduler of simt.cpp has one state
 _STUCK = {1: "its threads wait for each other forever", 2: "it does not end"}
 
 
@@ -122,7 +124,8 @@ class Emulator:
         nbytes = size * np.dtype(dtype).itemsize
         buffer = self.allocate(nbytes + 2 * GUARD)
         buffer[:] = POISON
-        self._buffers.append(weakref.ref(buffer))
+        with _ALONE:
+            self._buffers.append(weakref.ref(buffer))
         made: Array = buffer[GUARD : GUARD + nbytes].view(dtype)
         return made
 
@@ -173,7 +176,11 @@ class Emulator:
         self.run(KERNELS / f"{source}.cu", kernel, blocks, *arguments)
 
     def run(self, path: Path, kernel: str, blocks: int, *arguments: Any) -> None:
-        """Run a kernel of any source."""
+        """Run a kernel of any source, while other threads wait."""
+        with _ALONE:
+            self._run(path, kernel, blocks, *arguments)
+
+    def _run(self, path: Path, kernel: str, blocks: int, *arguments: Any) -> None:
         self.launched.append(kernel)
         words = [_word(each) for each in arguments]
         library = library_of(path)

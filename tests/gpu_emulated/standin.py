@@ -17,6 +17,7 @@ from tests.gpu_emulated.emulator import Emulator, why_not
 from tests.inputs import Array
 from wirecodec.gpu import entry, residual
 from wirecodec.kernels.cuda import device as device_module
+from wirecodec.patch import gpu as patch_gpu
 
 
 class OnGPU(np.ndarray[Any, Any]):
@@ -28,9 +29,11 @@ class OnGPU(np.ndarray[Any, Any]):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {"shape": self.shape, "typestr": self.dtype.str, "version": 3}
 
-    def get(self, out: Array) -> None:
-        """Copy into memory of the host."""
-        out[...] = self.view(np.ndarray)
+    def get(self, out: Array | None = None) -> Array:
+        """Copy to the host, into memory there if it is given."""
+        found = np.empty(self.shape, self.dtype) if out is None else out
+        found[...] = self.view(np.ndarray)
+        return found
 
 
 class StandInDevice(Emulator):
@@ -40,7 +43,7 @@ class StandInDevice(Emulator):
         cupy: the module.
         number, streams: as of a CupyDevice.
         asked: the waits, "device" and "stream", in order.
-        fetched: bytes of each copy to the host that the library made.
+        fetched, sent: bytes of each copy to the host, and from there, that the library made.
     """
 
     def __init__(self, *settings: int) -> None:
@@ -62,6 +65,7 @@ class StandInDevice(Emulator):
         self.streams = SimpleNamespace(current=lambda **_: nullcontext())
         self.asked: list[str] = []
         self.fetched: list[int] = []
+        self.sent: list[int] = []
 
     def _noted(self, what: str) -> None:
         self.asked.append(what)
@@ -69,6 +73,11 @@ class StandInDevice(Emulator):
     def empty(self, size: int, dtype: Any) -> Array:
         """Allocate a marked array."""
         return marked(super().empty(size, dtype))
+
+    def put(self, array: Array) -> Array:
+        """Copy to a marked array."""
+        self.sent.append(array.nbytes)
+        return super().put(array)
 
     def get(self, array: Array) -> Array:
         """Copy to an array that is not marked."""
@@ -89,5 +98,6 @@ def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
     device = StandInDevice(3, 3)
     for module in (device_module, entry, residual):
         monkeypatch.setattr(module, "cupy_device", lambda: device)
+    monkeypatch.setattr(patch_gpu, "_has_cupy", lambda: True)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

@@ -30,6 +30,12 @@ for size in (1, 5_000, 40_001):
                 compressor = wc.Compressor(scheme, feedback=wc.ErrorFeedback(beta), fuse=100)
                 for step in range(3):
                     compressor.compress({"a": x, "b": x[:50], "c": x[-70:]})
+        y, words = x.copy(), f"u{x.itemsize}"
+        y.view(words)[::37] ^= np.dtype(words).type(1)
+        for base in ("read", "unread"):
+            state = {"a": x.copy(), "b": x[1:].copy()[1:]}
+            wc.apply(wc.diff(state, {"a": y, "b": y[2:]}, base=base), state)
+            assert (state["a"].view(words) == y.view(words)).all()
 """
 
 

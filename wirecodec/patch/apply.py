@@ -168,7 +168,7 @@ def _follow(
     for name in {one.name for one in prepared.writes} & {*tensors}:
         if target[name] is tensors[name]:
             bits = read_bits(name, tensors[name])
-            target[name] = bits.bits.copy().view(bits.dtype).reshape(bits.shape)
+            target[name] = bits.copy_to_host().copy().view(bits.dtype).reshape(bits.shape)
     in_copies = [replace(one, memory=None) for one in prepared.writes]
     replace(prepared, writes=in_copies).commit(target)
 

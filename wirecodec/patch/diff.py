@@ -20,10 +20,10 @@ from wirecodec.errors import EncodeError
 from wirecodec.index.huffman import Huffman
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
-from wirecodec.kernels.scratch import borrow
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.patch import digest, positions, steps
-from wirecodec.patch.states import Bits, Kind, join, kind_of, read_bits, read_state
+from wirecodec.patch.bits import Bits
+from wirecodec.patch.states import Kind, bring_together, join, kind_of, read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.zstd import Zstd
 
@@ -191,7 +191,8 @@ def _compare_one(
         one, other = 0 if before is None else digest.digest_tensor(before), digest.digest_tensor(after)
         return _replace(name, after, (one, other), other)
     is_touched = touched and after.dtype.kind != "c"
-    found, sums = find_changes(before.bits, after.bits, digests=not is_touched)
+    pair = bring_together([before, after])
+    found, sums = pair[0].forms.find_changes(*(one.bits for one in pair), digests=not is_touched)
     indices, olds, values = found
     one, other = (digest.seal(total, after) for total in sums)
     whole = digest.digest_tensor(after) if is_touched and sealed else other
@@ -207,28 +208,6 @@ def _compare_one(
 def _replace(name: str, after: Bits, digests: tuple[int, int], whole: int) -> Change:
     """Return the change of a tensor that is written whole."""
     return Change(name, None, after, _NOTHING, _NOTHING, _NOTHING, digests, whole)
-
-
-def find_changes(old: Array, new: Array, *, digests: bool) -> tuple[list[Array], tuple[int, int]]:
-    """Find where (size,) unsigned bits differ.
-
-    Returns the positions (r,) u32, the old and the new bits there, (r,) unsigned, and the sums of both
-    digests, which are 0 if they are not wanted.
-    """
-    from wirecodec.kernels.cpu.patch import digest as kernels
-
-    one, other = (x.view(np.uint8) if digests else x.view(np.uint8)[:0] for x in (old, new))
-    parts, state, at = [], np.zeros(3, np.uint64), 0
-    with borrow("changes", (3, _AT_ONCE), np.uint64) as memory:
-        found = [memory[0].view(np.uint32)[:_AT_ONCE], memory[1].view(old.dtype), memory[2].view(old.dtype)]
-        while at < old.size:
-            state[0] = 0
-            at = int(kernels.find_changes(old, new, one, other, at, *found, state))
-            parts.append([x[: int(state[0])].copy() for x in found])
-    if not parts:
-        parts.append([x[:0] for x in found])
-    joined = parts[0] if len(parts) == 1 else [np.concatenate(x) for x in zip(*parts, strict=True)]
-    return joined, (int(state[1]), int(state[2]))
 
 
 def write(found: Difference, *, touched: bool, level: int, progress: Progress = _ignore) -> Bytes:
@@ -288,7 +267,7 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
     own = [changes[key] for key in keys]
     first = own[0]
     if first.old is None:
-        data = first.new.bits.view(first.new.dtype)
+        data = first.new.copy_to_host().view(first.new.dtype)
         cuts = range(0, max(data.size, 1), CHUNK)
         return [_write_whole(keys[0], at, data[at : at + CHUNK], zstd) for at in cuts]
     if len(own) > 1:
@@ -296,7 +275,7 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
         parts = zip(own, starts, strict=True)
         indices = np.concatenate([c.indices + np.uint32(start) for c, start in parts])
         olds, values = (np.concatenate(x) for x in zip(*((c.olds, c.values) for c in own), strict=True))
-        with join([c.old.bits for c in own if c.old is not None]) as base:
+        with join([c.old for c in own if c.old is not None]) as base:
             shared = base, indices, olds, values, first
             return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
     entries = []
@@ -304,7 +283,7 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
         stop = min(at + CHUNK, first.new.bits.size)
         here = slice(*np.searchsorted(first.indices, np.array([at, stop], np.uint32)))
         indices = first.indices[here] - np.uint32(at)
-        own_part = first.old.bits[at:stop], indices, first.olds[here], first.values[here], first
+        own_part = first.old.part(at, stop), indices, first.olds[here], first.values[here], first
         entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched))
     return entries
 
@@ -326,7 +305,7 @@ def _write_whole(key: int, at: int, data: Array, zstd: Zstd) -> Entry:
 def _write_entry(
     key: int,
     at: int,
-    base: Array,
+    base: Bits,
     indices: Array,
     olds: Array,
     values: Array,
@@ -348,7 +327,7 @@ def _write_entry(
         touched: whether the reader looks at changed elements alone.
         is_shared: whether several tensors share the entry.
     """
-    d, r, kind = base.size, indices.size, of.kind
+    d, r, kind = int(base.bits.size), indices.size, of.kind
     dtype = of.new.dtype
     shape = (dtype, 0)
     if r == 0:
@@ -369,10 +348,11 @@ def _write_entry(
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
     if touched or r < _DENSE * d:
         return best
-    whole = base.copy()
+    every = base.copy_to_host()
+    whole = every.copy()
     whole[indices] = values
-    dense = steps.encode(base, whole, signed=signed, shift=shift)
-    planes = steps.encode_planes(base, whole, signed=signed, level=zstd.level)
+    dense = steps.encode(every, whole, signed=signed, shift=shift)
+    planes = steps.encode_planes(every, whole, signed=signed, level=zstd.level)
     options = [
         best,
         Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS, _NOTHING, dense),

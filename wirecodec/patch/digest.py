@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.arrays import Array, addresses_of, read_only
 from wirecodec.element_types import number_of
 from wirecodec.kernels.layout import DIGEST_FACTORS, DIGEST_STRIDE
-from wirecodec.patch.states import Bits
+from wirecodec.patch.bits import Bits
 
 MASK = 2**64 - 1
 _PIECE = 2**17
@@ -106,7 +106,7 @@ def seal(total: int, tensor: Bits) -> int:
 
 def digest_tensor(tensor: Bits) -> int:
     """Return the digest of a tensor: type, shape and elements."""
-    return seal(sum_elements(tensor.bits), tensor)
+    return seal(tensor.forms.sum_elements(tensor.bits), tensor)
 
 
 def take(bits: Array, indices: Array) -> Array:

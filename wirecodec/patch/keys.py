@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import UNSIGNED, Array, Bytes, read_only
+from wirecodec.arrays import UNSIGNED, Array, Bytes
 from wirecodec.container.based import BY_CLASS, STEPS, STEPS_ZSTD, BaseRecord
 from wirecodec.container.reader import Row
 from wirecodec.element_types import name_of
 from wirecodec.errors import Invalid, SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
+from wirecodec.patch.bits import Bits
+from wirecodec.patch.host import of_array
 from wirecodec.patch.prepared import PreparedPatch
-from wirecodec.patch.states import Bits, borrow_joined, read_bits, view_memory
+from wirecodec.patch.states import bring_together, read_bits, view_memory
 from wirecodec.patch.writes import Write
 from wirecodec.registry import index_codec, value_codec
 
@@ -86,26 +88,28 @@ class KeyReader:
 
     def _read_based(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Pair]) -> None:
         """Read changes whose positions may depend on all elements."""
-        parts, starts = [bits.bits for bits in given], self._find_starts()
-        with borrow_joined(parts) as joined:
-            sums, base = digest.sum_arrays(parts, joined), read_only(joined)
+        together, starts = bring_together(given), self._find_starts()
+        forms = together[0].forms
+        with forms.join_summed([bits.bits for bits in together]) as (joined, sums):
+            base = replace(together[0], bits=joined)
             if self._are_complete(names, _seal(sums, given), pairs):
                 return
             found = [self._decode_row(row, own, base) for row, own in self.rows]
             indices = _join([indices for indices, _ in found], [row.base for row, _ in self.rows])
             values = _join([values for _, values in found])
             cuts = _find_cuts(indices, starts)
-            digest.add_changes(sums, base, starts, cuts, indices, values)
+            forms.add_changes(sums, joined, starts, cuts, (indices, values))
         self._check_target(names, _seal(sums, given), pairs)
         self._add(names, given, starts, cuts, indices, values)
 
     def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Pair]) -> None:
         """Read changes whose positions depend on no element; their values may depend on the old ones."""
-        parts, starts = [bits.bits for bits in given], self._find_starts()
+        together, starts = bring_together(given), self._find_starts()
         found = [self._decode_indices(row, own[0]) for row, own in self.rows]
         indices = _join(found, [row.base for row, _ in self.rows])
         cuts = _find_cuts(indices, starts)
-        olds, sums = digest.take_touched(parts, starts, cuts, indices)
+        parts = [bits.bits for bits in together]
+        olds, sums = together[0].forms.take_touched(parts, starts, cuts, indices)
         counts = np.diff(cuts)
         if self._are_complete(names, _seal_touched(sums, given, counts), pairs):
             return
@@ -169,7 +173,7 @@ class KeyReader:
         if len(given) > 1:
             places = indices - np.repeat(starts[:-1].astype(np.uint32), np.diff(cuts))
         for name, bits, a, b in zip(names, given, ends, ends[1:], strict=False):
-            memory = view_memory(self.state[name], bits.dtype)
+            memory = view_memory(self.state[name], bits)
             self._found.writes.append(Write(name, places[a:b], values[a:b], None, memory))
 
     def _decode_indices(self, row: Row, section: Bytes) -> Array:
@@ -180,14 +184,14 @@ class KeyReader:
             return np.arange(row.d, dtype=np.uint32)
         return index_codec(row.index_codec).decode(section, row.d, row.r, self.limits)
 
-    def _decode_row(self, row: Row, parts: list[Bytes], whole: Array) -> tuple[Array, Array]:
+    def _decode_row(self, row: Row, parts: list[Bytes], whole: Bits) -> tuple[Array, Array]:
         """Return the positions (r,) u32 and the new bits (r,) of an entry."""
-        base = whole[row.base : row.base + row.d]
+        base = whole.part(row.base, row.base + row.d)
         if row.index_codec == BY_CLASS and 0 < row.r < row.d:
             indices, olds = positions.decode(parts[0], base, row.r)
         else:
             indices = self._decode_indices(row, parts[0])
-            olds = base if row.r == row.d else digest.take(base, indices)
+            olds = base.copy_to_host() if row.r == row.d else base.take(indices)
         return indices, self._decode_values(row, parts[1], olds)
 
     def _decode_values(self, row: Row, section: Bytes, olds: Array) -> Array:
@@ -215,7 +219,7 @@ class KeyReader:
                 values = value_codec(row.value_codec).decode(parts[1], row.r, spec.dtype, self.limits)
                 found.append(values.view(UNSIGNED[width]))
                 _check_bool(found[-1], spec.dtype)
-        bits = Bits(np.concatenate([np.empty(0, UNSIGNED[width]), *found]), spec.dtype, spec.shape)
+        bits = of_array(np.concatenate([np.empty(0, UNSIGNED[width]), *found]).view(spec.dtype), spec.shape)
         if digest.digest_tensor(bits) != self.record.digests[key, 1]:
             raise Invalid("base-target", f"tensor {spec.name!r} is not what its digest says")
         in_place = given is not None and (given.dtype, given.shape) == (bits.dtype, bits.shape)

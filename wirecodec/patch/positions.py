@@ -11,6 +11,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import PATCH_CLASSES, PATCH_RUN, PATCH_SEGMENTS
+from wirecodec.kernels.scale import Scale
+from wirecodec.patch.bits import Bits
+from wirecodec.patch.host import HOST
 
 HEAD = struct.Struct("<BBHB3x")
 BY_CLASS = 12
@@ -105,27 +108,24 @@ def cost_of(changed: Array, totals: Array) -> float:
     return float(sum(part.sum() for part in parts))
 
 
-def choose_classes(base: Array, olds: Array, shifts: tuple[int, ...]) -> tuple[Classes, Array, Array]:
+def choose_classes(base: Bits, olds: Array, shifts: tuple[int, ...]) -> tuple[Classes, Array, Array]:
     """Choose how to divide elements into classes.
 
     Args:
         base: (d,) unsigned.
-        olds: (r,) unsigned, those that change.
+        olds: (r,) unsigned, those of them that change.
         shifts: candidates; none for one class.
 
     Returns the classes, and the numbers of changes and of elements of each.
     """
-    from wirecodec.kernels.cpu.patch import positions as kernels
-
-    width = 8 * base.itemsize
-    best = Classes(0, 0, 1), np.array([olds.size]), np.array([base.size])
+    width, size = 8 * olds.itemsize, int(base.bits.size)
+    best = Classes(0, 0, 1), np.array([olds.size]), np.array([size])
     least = cost_of(best[1], best[2])
-    step = max(1, base.size // _SAMPLE)
+    step = max(1, size // _SAMPLE)
     for shift in shifts:
-        totals, changed = np.zeros((2, count_rows(width, shift)), np.int64)
-        kernels.count_classes(base, shift, step, totals)
-        kernels.count_classes(read_only(olds), shift, 1, changed)
-        totals = np.maximum(totals * step, changed)
+        rows = count_rows(width, shift)
+        changed = HOST.count_rows(olds, shift, 1, rows)
+        totals = np.maximum(base.forms.count_rows(base.bits, shift, step, rows) * step, changed)
         found = np.flatnonzero(changed)
         last = int(found[-1])
         first = max(int(found[0]), last - PATCH_CLASSES + 1)
@@ -146,7 +146,7 @@ def find_lanes(d: int, lanes: int) -> Array:
     return np.minimum(np.arange(lanes + 1) * each, d)
 
 
-def encode(base: Array, indices: Array, classes: Classes, changed: Array, totals: Array) -> Bytes:
+def encode(base: Bits, indices: Array, classes: Classes, changed: Array, totals: Array) -> Bytes:
     """Encode positions as a section.
 
     Args:
@@ -156,13 +156,13 @@ def encode(base: Array, indices: Array, classes: Classes, changed: Array, totals
     """
     from wirecodec.kernels.cpu.patch import positions as kernels
 
-    gaps, own = np.empty((2, indices.size), np.uint64)
-    codes = codes_of(changed, totals)
-    table = weights_of(codes, count_rows(8 * base.itemsize, classes.shift))
+    codes, size = codes_of(changed, totals), int(base.bits.size)
+    table = weights_of(codes, count_rows(8 * base.bits.itemsize, classes.shift))
     lanes = MAX_LANES if indices.size >= LEAST_OF_LANES else 1
-    starts = find_lanes(base.size, lanes)
+    starts = find_lanes(size, lanes)
     cuts = np.searchsorted(indices, starts.astype(np.uint32))
-    kernels.measure_gaps(base, classes.shift, classes.first, table, starts, indices, gaps, own)
+    scale = Scale(classes.shift, classes.first, table, starts)
+    gaps, own = base.forms.measure_gaps(base.bits, scale, indices)
     room, at = 2 * indices.size + 64, kernels.FAULT
     while at == kernels.FAULT:
         words, states = np.empty(room, np.uint32), np.empty(lanes, np.uint64)
@@ -173,11 +173,9 @@ def encode(base: Array, indices: Array, classes: Classes, changed: Array, totals
     return np.concatenate([np.frombuffer(head, np.uint8), words[at:].view(np.uint8)])
 
 
-def decode(section: Bytes, base: Array, r: int) -> tuple[Array, Array]:
+def decode(section: Bytes, base: Bits, r: int) -> tuple[Array, Array]:
     """Decode the positions (r,) u32 of a section, and read the elements there. Raises WireError."""
-    from wirecodec.kernels.cpu.patch import positions as kernels
-
-    width = 8 * base.itemsize
+    width = 8 * base.bits.itemsize
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("by-class-length", f"a section of {section.size} bytes")
     shift, count, first, lanes = HEAD.unpack(section[: HEAD.size].tobytes())
@@ -199,10 +197,10 @@ def decode(section: Bytes, base: Array, r: int) -> tuple[Array, Array]:
         raise Invalid("by-class-lanes", f"the lanes have {parts.sum()} positions of {r}")
     cuts = np.concatenate([[0], np.cumsum(parts), [r]]).astype(np.int64)
     table = weights_of(codes, count_rows(width, shift))
-    indices, olds = np.empty(r, np.uint32), np.empty(r, base.dtype)
     tables = cumulative_frequencies(), segments_of_places()
     words = section[start:].view(np.uint32)
-    starts = find_lanes(base.size, lanes)
-    if kernels.read_positions(base, shift, first, table, starts, cuts, *tables, words, indices, olds):
+    scale = Scale(shift, first, table, find_lanes(int(base.bits.size), lanes))
+    found = base.forms.read_positions(base.bits, scale, cuts, tables, words)
+    if found is None:
         raise Invalid("by-class-stream", "the coded positions are not valid")
-    return indices, olds
+    return found

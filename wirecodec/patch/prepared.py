@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import read_only
 from wirecodec.kernels.uninterrupted import run_uninterrupted
-from wirecodec.patch import digest
+from wirecodec.patch.host import HOST
 from wirecodec.patch.shared import check_shared
 from wirecodec.patch.states import (
     check_writable,
@@ -53,22 +52,20 @@ class PreparedPatch:
         run_uninterrupted(partial(self._commit, state))
 
     def _commit(self, state: MutableMapping[str, Any]) -> None:
-        from wirecodec.kernels.cpu.patch import digest as kernels
-
         undone: list[Write] = []
         replaced: dict[str, Any] = {}
         added: list[str] = []
         try:
             for write in self.writes:
                 if write.indices is not None and write.memory is not None:
-                    old = np.empty_like(write.values)
-                    undo = replace(write, values=old)
-                    kernels.exchange(write.memory, read_only(write.indices), read_only(write.values), old)
+                    undo = replace(write, values=np.empty_like(write.values))
+                    write.memory.exchange(write.indices, write.values, undo.values)
                     undone.append(undo)
                     continue
                 if not write.replaces(state):
-                    before = read_bits(write.name, state[write.name]).bits
-                    old = before.copy() if write.indices is None else digest.take(before, write.indices)
+                    before = read_bits(write.name, state[write.name])
+                    at = write.indices
+                    old = before.copy_to_host().copy() if at is None else before.take(at)
                     undone.append(Write(write.name, write.indices, old))
                     write_elements(state, write.name, write.indices, write.values)
                     continue
@@ -89,7 +86,7 @@ class PreparedPatch:
                 state[name] = tensor
             for write in reversed(undone):
                 if write.indices is not None and write.memory is not None:
-                    kernels.scatter(write.memory, write.indices, write.values)
+                    write.memory.scatter(write.indices, write.values)
                 else:
                     write_elements(state, write.name, write.indices, write.values)
             raise
@@ -108,10 +105,11 @@ def prepare_replacement(state: Mapping[str, Any], target: Mapping[str, Any]) -> 
         new = read_bits(name, array)
         old = read_bits(name, state[name]) if name in state else None
         is_array = isinstance(array, np.ndarray)  # whose memory can be written
-        own = replace(new, bits=array.reshape(-1).view(new.bits.dtype) if is_array else new.bits.copy())
+        bits = array.reshape(-1).view(new.bits.dtype) if is_array else new.copy_to_host().copy()
+        own = replace(new, bits=bits, forms=HOST)
         if old is None or (old.dtype, old.shape) != (new.dtype, new.shape):
             found.writes.append(Write(name, None, own.bits, own))
-        elif not np.array_equal(old.bits, new.bits):
+        elif not np.array_equal(old.copy_to_host(), bits):
             found.writes.append(Write(name, None, own.bits))
         else:
             found.unchanged.append(name)

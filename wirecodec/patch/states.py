@@ -10,35 +10,17 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import UNSIGNED, Array, overlaps_itself, read_only
+from wirecodec.arrays import Array, overlaps_itself
 from wirecodec.element_types import name_of
 from wirecodec.errors import EncodeError
-from wirecodec.kernels.scratch import borrow
-from wirecodec.tensors import as_elements, as_target, is_torch
-
-MAX_JOINED = 2**23
-"""Most bytes that a thread keeps for tensors that share an entry."""
-
-
-@dataclass(frozen=True, eq=False)
-class Bits:
-    """A tensor's bits on the host.
-
-    Attributes:
-        bits: (size,) unsigned integers of the element's width, in row-major order; their memory begins at a
-            multiple of 8 bytes. A complex number is two of them.
-        dtype: the element type.
-        shape: the tensor's.
-    """
-
-    bits: Array
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+from wirecodec.patch.bits import Bits, Forms
+from wirecodec.patch.host import HOST
+from wirecodec.tensors import is_torch, on_gpu
 
 
 @dataclass(frozen=True)
@@ -72,54 +54,60 @@ def kind_of(dtype: np.dtype[Any]) -> Kind:
     return Kind(signed=False, shifts=_LIKE_FLOATS.get(dtype.name, ()))
 
 
+def find_forms(tensor: Any) -> Forms:
+    """Return the operations of the memory where a tensor is; those of the host if no others take it."""
+    if not on_gpu(tensor):
+        return HOST
+    from wirecodec.patch import gpu  # it imports the kernels of a GPU
+
+    return gpu.find_forms(tensor) or HOST
+
+
 def read_bits(name: str, tensor: Any) -> Bits:
-    """Read a tensor's bits; they share its memory if it is on the host and contiguous.
+    """Read a tensor's bits; they share its memory if it is contiguous, and the host or a GPU has it.
 
     Raises EncodeError, which names the tensor.
     """
+    forms = find_forms(tensor)
     try:
-        flat = as_elements(_to_host(tensor))
+        return Bits(*forms.read(tensor), forms)
     except EncodeError as error:
         raise error.of(name) from None
-    return of_array(flat.data, flat.shape)
 
 
-def of_array(array: Array, shape: tuple[int, ...]) -> Bits:
-    """View a flat array as bits."""
-    width = array.dtype.itemsize // 2 if array.dtype.kind == "c" else array.dtype.itemsize
-    bits = array.view(UNSIGNED[width])
-    if bits.__array_interface__["data"][0] % 8:
-        bits = bits.copy()
-    return Bits(bits, array.dtype, shape)
+def view_memory(tensor: Any, bits: Bits) -> Bits | None:
+    """View a contiguous tensor, which has these bits, as bits that can be written; None for others."""
+    memory = bits.forms.view(tensor, bits.dtype)
+    return None if memory is None else replace(bits, bits=memory)
 
 
-@contextmanager
-def borrow_joined(parts: Sequence[Array]) -> Iterator[Array]:
-    """Lend memory for the elements of some arrays of one type; a single array is lent itself."""
-    size = sum(part.size for part in parts)
-    if len(parts) == 1:
-        yield parts[0]
-    elif size * parts[0].itemsize > MAX_JOINED:
-        yield np.empty(size, parts[0].dtype)
-    else:
-        with borrow("elements of a patch's tensors", (size,), parts[0].dtype) as out:
-            yield out
+def bring_together(parts: Sequence[Bits]) -> list[Bits]:
+    """Return bits that are all in one memory as they are, and copies on the host of any others."""
+    if all(part.forms == parts[0].forms for part in parts):
+        return list(parts)
+    return [replace(part, bits=part.copy_to_host(), forms=HOST) for part in parts]
 
 
 @contextmanager
-def join(parts: Sequence[Array]) -> Iterator[Array]:
-    """Lend the elements of some arrays of one type as one array, which nobody may keep."""
-    with borrow_joined(parts) as out:
-        yield read_only(out if len(parts) == 1 else np.concatenate(parts, out=out))
+def join(parts: Sequence[Bits]) -> Iterator[Bits]:
+    """Lend the elements of some tensors of one type as those of one, which nobody may keep."""
+    together = bring_together(parts)
+    first = together[0]
+    with first.forms.join([part.bits for part in together]) as bits:
+        yield replace(first, bits=bits, shape=(int(bits.size),))
 
 
 def read_state(state: Any) -> dict[str, Any]:
     """Return the tensors of a mapping or of a torch module by name."""
     if isinstance(state, Mapping):
-        return dict(state)
-    if hasattr(state, "state_dict") and hasattr(state, "named_parameters"):
-        return dict(state.state_dict(keep_vars=False))
-    raise TypeError(f"state is {type(state).__name__}; it must be a mapping of names to tensors")
+        tensors = dict(state)
+    elif hasattr(state, "state_dict") and hasattr(state, "named_parameters"):
+        tensors = dict(state.state_dict(keep_vars=False))
+    else:
+        raise TypeError(f"state is {type(state).__name__}; it must be a mapping of names to tensors")
+    for forms in {find_forms(tensor) for tensor in tensors.values()}:
+        forms.settle()
+    return tensors
 
 
 def count_state(tensors: Mapping[str, Any]) -> tuple[int, int]:
@@ -134,15 +122,6 @@ def count_state(tensors: Mapping[str, Any]) -> tuple[int, int]:
         elements += math.prod(shape)
         nbytes += size
     return elements, nbytes
-
-
-def _to_host(tensor: Any) -> Any:
-    """Copy a tensor that is on another device to the host."""
-    if is_torch(tensor) and tensor.device.type not in ("cpu", "meta"):
-        return tensor.detach().cpu()
-    if hasattr(tensor, "__cuda_array_interface__") and hasattr(tensor, "get"):
-        return tensor.get()
-    return tensor
 
 
 def check_writable(name: str, tensor: Any) -> None:
@@ -167,17 +146,6 @@ def _overlaps(tensor: Any) -> bool:
             return bool(tensor.numel() > 0)
         span += stride * (n - 1)
     return False
-
-
-def view_memory(tensor: Any, dtype: np.dtype[Any]) -> Array | None:
-    """View a contiguous tensor on the host as (size,) unsigned bits that can be written; None for others."""
-    x = as_target(tensor)
-    if type(x) is not np.ndarray or not (x.flags.c_contiguous and x.flags.writeable and x.flags.aligned):
-        return None
-    if x.dtype != dtype or x.dtype.kind == "c":
-        return None
-    bits: Array = x.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
-    return bits
 
 
 def write_elements(state: MutableMapping[str, Any], name: str, indices: Array | None, values: Array) -> None:

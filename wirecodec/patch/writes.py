@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import UNSIGNED, Array, index_dtype
-from wirecodec.patch.states import Bits, copy_tensor, make_tensor, read_bits, write_elements
+from wirecodec.patch.bits import Bits
+from wirecodec.patch.states import copy_tensor, make_tensor, read_bits, write_elements
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,14 +19,14 @@ class Write:
     """New bits of a tensor: at (r,) u32 positions, or all of them if these are None.
 
     If ``bits`` has a value, the tensor is replaced by a new one of this type and shape. ``memory`` are the
-    bits of a contiguous tensor on the host.
+    bits of a contiguous tensor on the host or on a GPU.
     """
 
     name: str
     indices: Array | None
     values: Array
     bits: Bits | None = None
-    memory: Array | None = None
+    memory: Bits | None = None
 
     def replaces(self, state: Mapping[str, Any]) -> bool:
         """Return whether a state has no tensor of this name, type and shape."""
@@ -39,11 +40,11 @@ class Write:
     def make(self, state: Mapping[str, Any]) -> Array:
         """Make the tensor that a commit leaves, as an array of its own; the state does not change."""
         if self.bits is not None:
-            return self.bits.bits.view(self.bits.dtype).reshape(self.bits.shape)
+            return self.bits.copy_to_host().view(self.bits.dtype).reshape(self.bits.shape)
         old = read_bits(self.name, state[self.name])
         bits = self.values
         if self.indices is not None:
-            bits = old.bits.copy()
+            bits = old.copy_to_host().copy()
             bits[self.indices] = self.values
         return bits.view(old.dtype).reshape(old.shape)
 

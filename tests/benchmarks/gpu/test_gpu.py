@@ -78,6 +78,8 @@ def test_run_on_a_stand_in(clocked: StandInDevice, tmp_path: Path) -> None:
         assert f"| {case}" in text
     assert "| decode_add of a container on the host | 20,000 | 2.000 | 1.00 |" in text
     assert "| encode: at most 3 copies | 1.00 copies | 20,000 | yes |" in text
+    assert "| diff, kernels: at most 6 copies | 1.00 copies | 20,000 | yes |" in text
+    assert "| apply | 20,000 |" in text
     assert "| 3 × small | float32 | `topk(0.01) \\| rice \\| qsgd` | `compress` | 2.000 |" in text
     for name in ("topk, warm", "dgc", "sidco, gp", "sidco, one stage", "cupy.argpartition"):
         assert f"| {name}, 9,000 | 1.00× (2.000 ms) |" in text

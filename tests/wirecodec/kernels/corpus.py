@@ -37,6 +37,7 @@ from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
 from wirecodec.limits import UNLIMITED
 from wirecodec.patch import positions as patch_positions
 from wirecodec.patch import steps as patch_steps
+from wirecodec.patch.host import of_array
 from wirecodec.patch.states import kind_of
 from wirecodec.select import term_table
 from wirecodec.select.term_table import TermTable
@@ -205,9 +206,10 @@ def put_corrupted_patch(sink: Sink, rng: np.random.Generator, old: Any, new: Any
     shifts, old, new = kind_of(old.dtype).shifts, bits_of(old), bits_of(new)
     at = np.flatnonzero(old != new).astype(np.uint32)
     olds, news = old[at], new[at]
-    classes = patch_positions.choose_classes(old, olds, shifts)
+    base = of_array(old, old.shape)
+    classes = patch_positions.choose_classes(base, olds, shifts)
     sections: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-        (patch_positions.encode(old, at, *classes), lambda x: patch_positions.decode(x, old, at.size)[0]),
+        (patch_positions.encode(base, at, *classes), lambda x: patch_positions.decode(x, base, at.size)[0]),
         (patch_steps.encode(olds, news, signed=True, shift=shifts[0]), lambda x: patch_steps.decode(x, olds)),
         (patch_steps.encode(olds, news, signed=True, shift=None), lambda x: patch_steps.decode(x, olds)),
         (

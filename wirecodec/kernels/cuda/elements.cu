@@ -54,6 +54,7 @@ KERNEL f64_from_f32(const u32* bits, u32 size, u64* out) {
     const u32 i = THREAD;                                             \
     if (i < size) out[i] = words[numbers[i]];                         \
   }
+GATHER(gather_u8, u8)
 GATHER(gather_u16, u16)
 GATHER(gather_u32, u32)
 GATHER(gather_u64, u64)
@@ -64,6 +65,7 @@ GATHER(gather_u64, u64)
     const u32 i = THREAD;                                             \
     if (i < size) out[numbers[i]] = words[i];                         \
   }
+SCATTER(scatter_u8, u8)
 SCATTER(scatter_u16, u16)
 SCATTER(scatter_u32, u32)
 SCATTER(scatter_u64, u64)

@@ -85,10 +85,15 @@ def scatter(device: Device, raw: Any, numbers: Any, size: int) -> Any:
     """Return (size,) elements: those given at (n,) u32 ``numbers``, 0 elsewhere."""
     out = device.empty(size, raw.dtype)
     device.clear(out)
+    replace(device, out, numbers, raw)
+    return out
+
+
+def replace(device: Device, out: Any, numbers: Any, raw: Any) -> None:
+    """Replace the elements at (n,) u32 ``numbers``, which are unique, by those of (n,) ``raw``."""
     name = f"scatter_u{8 * raw.dtype.itemsize}"
     blocks, count = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
     device.launch("elements", name, blocks, raw, numbers, count, out)
-    return out
 
 
 def set_magnitude(device: Device, raw: Any, magnitude: int, numbers: Any = None) -> Any:
