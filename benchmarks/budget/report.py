@@ -49,7 +49,7 @@ BOUND_BITS = (0.06, 0.25, 1.0)
 CURVE_BITS = (0.25,)
 """Curves and budgets of the tables of least errors; the data file has the others."""
 SHOWN = ("lstm_raw_slice", "resnet20_raw", "resnet20_residual", "laplace", "zipf")
-"""Gradients of the tables of bounds and of least errors; the data files have all."""
+"""Gradients of the tables of errors and of bounds; the data files have all."""
 SHOWN_BITS = (0.03, 0.25, 2.0)
 """Budgets of the table of times."""
 CODECS = ("budget, rice",)
@@ -96,7 +96,7 @@ def format_page(points: Sequence[Point], bounds: Bounds, rest: Rest, *, every: b
         _format_spent(budgets),
         "## Squared error in multiples of the grid's best at no more bytes\n",
         _format_budgets(
-            [point for point in budgets if every or point.family in CODECS],
+            [point for point in budgets if every or (point.family in CODECS and point.gradient in SHOWN)],
             lambda point: _format_gain(point, points),
         ),
         "## Distance from the bounds\n",

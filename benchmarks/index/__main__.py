@@ -12,6 +12,7 @@ measures nothing. Remove that folder to start over.
 
 from __future__ import annotations
 
+import csv
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -70,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit("the run is not complete: start it again")
     measurements = kept.load()
     text = report.format_page(measurements, rest)
+    with (kept.FOLDER / "quantities.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(report.list_quantities(rest.sections))
     print(text)
     print(write_result("index", "Size and speed of index codecs", text, rest.machine))
     plot.draw(RESULTS / "index.png", measurements)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -12,7 +13,7 @@ from benchmarks.common.targets import format_targets
 from benchmarks.index.measurement import Measurement
 from benchmarks.index.targets import check_targets
 
-__all__ = ["format_page"]
+__all__ = ["format_page", "list_quantities"]
 
 CAPTION = """Sizes are in bits per index. Speeds are encode / decode relative to `np.copyto` of the same
 uint32 indices in the same run: 0.20 means that the copy takes a fifth of the time. Third-party software is in
@@ -35,6 +36,9 @@ DATA = """The tables show the largest size of each support, at 1 %. [measurement
 also has 10 %, 0.1 % and all nonzero elements of a gradient, further gradients, smaller sizes, two threads,
 and the other speeds.
 """
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+FILED = "[quantities.csv](index/quantities.csv) has times and false positives.\n"
+"""Line in place of the tables of the other measurements."""
 DENSITY = 0.01
 """Density of the supports that the answer and the tables have."""
 
@@ -55,7 +59,14 @@ def format_page(measurements: Sequence[Measurement], rest: Rest, *, every: bool 
     found = measurements if every else _select(measurements)
     parts += _format_sizes(found, every)
     parts += _format_times(found, every)
-    return "\n".join(part for part in [*parts, *rest.sections] if part)
+    parts += rest.sections if every else [TABLE.sub(FILED, section) for section in rest.sections]
+    return "\n".join(part for part in parts if part)
+
+
+def list_quantities(sections: Sequence[str]) -> list[list[str]]:
+    """List the header and the rows of the sections' tables, for a data file."""
+    lines = [line for section in sections for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
 def _select(measurements: Sequence[Measurement]) -> list[Measurement]:

@@ -138,6 +138,7 @@ def list_tables(results: Results) -> dict[str, Table]:
         "sidco_counts": sidco_page.list_counts(results.sidco),
         "deepreduce_rates": deepreduce_page.list_rates(results.deepreduce),
         "fft_status": fft_page.list_status(results.fft),
+        "scalecom_methods": scalecom_page.list_methods(results.scalecom),
         "scalecom_splits": scalecom_page.list_splits(results.scalecom),
         "scalecom_similarity": scalecom_page.list_similarity(results.scalecom),
         "scalecom_model": scalecom_page.list_model(),

@@ -71,8 +71,6 @@ def format_page(
     if timed:
         first = [cell for cell in timed if cell.case == pairs[0].case]
         parts += [f"{pairs[0].case}:\n", format_markdown(header, [_speeds(c.format, c) for c in first])]
-        own = [_speeds(cell.case, cell) for cell in timed if cell.format == READ]
-        parts += [f"{READ}:\n", format_markdown(header, own)]
     name, sizes = tensor
     if sizes:
         rows = [[s.format if "wirecodec" in s.format else f"*{s.format}*", _number(s.bits)] for s in sizes]

@@ -50,12 +50,11 @@ turns. All ranks share {cores} cores, so the model computes with n/{cores} ranks
 are medians while all ranks send. With many ranks on fast links, copies and the network stack take the cores
 as well. Load of the machine before and after: {load}.
 """
-STEPS_NOTE = """Training steps over the same networks: ms of computing; predicted by
-`wirecodec advise --compute`, and measured; the error. *Computing* is the same step without exchange, in turns
-with it, of all ranks at once. On an emulated accelerator, forward waits 0.1 s and backward 0.2 s. The steps
-with *overlap* are DistributedDataParallel's over gloo: its own all-reduce, and this library's hook per
-bucket. Overlap on cores that compute the gradients made no step shorter. [runs.csv](scale/runs.csv) has all
-exchanges and steps.
+STEPS_NOTE = """[runs.csv](scale/runs.csv) also has training steps over the same networks, predicted by
+`wirecodec advise --compute`. *Computing* is the same step without exchange, in turns with it, of all ranks at
+once. On an emulated accelerator, forward waits 0.1 s and backward 0.2 s. The steps with *overlap* are
+DistributedDataParallel's over gloo: its own all-reduce, and this library's hook per bucket. Overlap on cores
+that compute the gradients made no step shorter.
 """
 SHOWN_RANKS = (4, 16, 64, 256, 1024)
 SHOWN_BANDWIDTHS = (1e7, 1e8, 1e9, 1e10, 1e11)
@@ -154,10 +153,7 @@ def format_page(
         if skipped
         else [CHECK.format(cores=cores, load=load), _format_check([c for c in checked if not c.is_step])]
     )
-    steps = [c for c in checked if c.is_step]
-    parts += ["## Whole steps\n", STEPS_NOTE] if steps else []
-    for model in dict.fromkeys(c.run.model for c in steps):
-        parts += [f"### {model}\n", _format_steps([c for c in steps if c.run.model == model])]
+    parts += ["## Whole steps\n", STEPS_NOTE] if any(c.is_step for c in checked) else []
     return "\n".join(parts)
 
 
@@ -303,17 +299,6 @@ def _format_check(checked: Sequence[CheckedTime]) -> str:
         ),
     ]
     return format_markdown(["run", *columns], pivot_rows(cells, list(columns)))
-
-
-def _format_steps(checked: Sequence[CheckedTime]) -> str:
-    """Format the steps with a row per system."""
-    checked = _pick_shown(checked)
-    columns = list(dict.fromkeys(map(_name_case, checked)))
-    cells = []
-    for c in checked:
-        computing, *times = (f"{1e3 * x:.0f}" for x in (c.run.computing, c.predicted, c.run.seconds))
-        cells.append((c.run.system, _name_case(c), f"{computing}; {', '.join(times)}; {c.error:+.1%}"))
-    return format_markdown(["run", *columns], pivot_rows(cells, columns))
 
 
 def _pick_shown(checked: Sequence[CheckedTime]) -> list[CheckedTime]:

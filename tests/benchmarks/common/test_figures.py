@@ -1,4 +1,4 @@
-"""Figures beside the pictures: those of the page, and enough to draw the picture again."""
+"""Figures beside the pictures: those of the page or of its data files, and enough to draw it again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from benchmarks.collectives.simulation import CASE, Point
 from benchmarks.common.results import RESULTS
 from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.model import plot as model
+from benchmarks.model.report import StageRow
 from benchmarks.select import plot as select
+from benchmarks.select.report import Gain
 from benchmarks.step import plot as step
 
 PICTURES = {
@@ -29,13 +31,20 @@ PICTURES = {
 }
 
 
-def find_row(page: str, heading: str, name: str) -> list[str]:
-    """Return the cells of a table's row, after the first one; the heading comes before the table."""
+def search_row(page: str, heading: str, name: str) -> list[str] | None:
+    """Return the cells of a table's row, after the first one, or None; the heading comes before the table."""
     text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
-    body = text[text.index(heading) :]
-    found = re.search(rf"^\| {re.escape(name)} \| (.*) \|$", body, re.MULTILINE)
+    body = text[text.index(heading) :].partition("\n\n| ")
+    table = (body[0] if heading.startswith("|") else body[2]).partition("\n\n")[0]
+    found = re.search(rf"^(?:\| )?{re.escape(name)} \| (.*) \|$", table, re.MULTILINE)
+    return found[1].split(" | ") if found else None
+
+
+def find_row(page: str, heading: str, name: str) -> list[str]:
+    """Return the cells of a row that the page must have."""
+    found = search_row(page, heading, name)
     assert found, (heading, name)
-    return found[1].split(" | ")
+    return found
 
 
 def number(cell: str) -> float:
@@ -50,18 +59,29 @@ def list_step() -> Iterator[tuple[str, float]]:
 
 
 def list_model() -> Iterator[tuple[str, float]]:
+    listed = {
+        (row.model, row.scheme, row.stage): row.ratio
+        for row in read_rows(RESULTS / "model/stages.csv", StageRow)
+        if row.threads == 1
+    }
     for bar in read_rows(RESULTS / "model/bars.csv", model.Bar):
         scheme = f"`topk({bar.rate:g}) · rice · {bar.values}`"
+        yield str(listed[bar.model, scheme.strip("`").replace("·", "|"), bar.stage]), bar.ratio
         place = find_row("model", "one thread\n", "model, scheme").index(bar.stage)
-        cell = find_row("model", "one thread\n", f"{bar.model}, {scheme}")[place]
-        yield cell.rpartition("; ")[2], bar.ratio
+        if cells := search_row("model", "one thread\n", f"{bar.model}, {scheme}"):
+            yield cells[place].rpartition("; ")[2], bar.ratio
 
 
 def list_select() -> Iterator[tuple[str, float]]:
     columns = [0.1, 0.01, 0.001]
+    listed = {
+        (row.array, row.density, row.selector): row.over_baseline
+        for row in read_rows(RESULTS / "select/speeds.csv", Gain)
+    }
     for gain in read_rows(RESULTS / "select/gains.csv", select.Gain):
-        cells = find_row("select", f"| δ = {gain.density:g} |", f"`{gain.name}`")
-        yield cells[[260_000, 2_600_000, 26_000_000].index(gain.elements)], gain.speed_up
+        yield str(listed[f"{gain.elements:,}", gain.density, gain.name]), gain.speed_up
+        if cells := search_row("select", f"| δ = {gain.density:g} |", f"`{gain.name}`"):
+            yield cells[[260_000, 2_600_000, 26_000_000].index(gain.elements)], gain.speed_up
     for count in read_rows(RESULTS / "select/counts.csv", select.Count):
         cells = find_row("select", f"| {count.stream}, with feedback", f"`{count.name}`")
         yield cells[columns.index(count.density)], count.mean
