@@ -52,13 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     if not options.report:
+
+        def show(name: str) -> None:
+            step(name)  # of the block below, in which the cases are made
+
         table = make_table(20_000)
         quick = {table.name: lambda: table}
+        cases = plan_folder(options.data) if options.data else quick if options.quick else plan_cases(show)
+        chosen = choose_names(options.only, cases)
         with show_steps() as step:
-            cases = (
-                plan_folder(options.data) if options.data else quick if options.quick else plan_cases(step)
-            )
-            chosen = choose_names(options.only, cases)
             found = measure((cases[name]() for name in chosen), step)
         if options.quick or options.data or options.only:
             print(report.format_page(check_targets(*found[:2]), *found, thread_count()))

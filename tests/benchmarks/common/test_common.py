@@ -54,13 +54,12 @@ def test_choose_names() -> None:
 
 
 def _list_name_options() -> list[tuple[str, str]]:
-    """List the modules of benchmarks with an option that takes names, and that option."""
+    """List the modules of benchmarks that read an option that takes names, and that option."""
     found = []
     for path in sorted((ROOT / "benchmarks").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        found += [
-            (module, option) for option in re.findall(r'"(--(?:only|task|system|method))"', path.read_text())
-        ]
+        names = re.findall(r"\boptions\.(only|task|system|method)\b", path.read_text())
+        found += [(module, f"--{name}") for name in dict.fromkeys(names)]
     return found
 
 
