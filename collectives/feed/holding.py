@@ -1,15 +1,11 @@
-"""Tensors that a reader holds: which of them a version has, and whether anything has changed them."""
+"""Tensors that a reader holds, and which of them a version has."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from wirecodec.interop import Layout, PreparedPatch, read_tensors
-
-Memory = tuple[tuple[Any, ...], ...]
-"""Places of the tensors of a state, with torch's counts of the operations that have written into them."""
 
 
 def read_held(state: Any, number: int) -> dict[str, Any]:
@@ -26,18 +22,8 @@ def read_held(state: Any, number: int) -> dict[str, Any]:
         return tensors
     first: dict[Any, str] = {}
     for name, tensor in tensors.items():
-        place = _place_of(tensor)
-        first.setdefault(place if place is not None and place[0] is not None else name, name)
+        first.setdefault(_place_of(tensor) or name, name)
     return {name: tensors[name] for name in first.values()} if len(first) == number else tensors
-
-
-def find_memory(tensors: Mapping[str, Any]) -> Memory | None:
-    """Return the places of all tensors; None if a tensor has no memory that is known.
-
-    A change through torch makes the result another one. A change of the bytes by others does not.
-    """
-    places = [(name, _place_of(tensor), _count_writes(tensor)) for name, tensor in tensors.items()]
-    return tuple(places) if all(place is not None for _, place, _ in places) else None
 
 
 def check_shapes(prepared: PreparedPatch, tensors: Mapping[str, Any], version: int) -> None:
@@ -56,16 +42,6 @@ def check_shapes(prepared: PreparedPatch, tensors: Mapping[str, Any], version: i
 
 
 def _place_of(tensor: Any) -> tuple[Any, ...] | None:
-    """Return the layout, type and shape of a tensor; None if its memory is not known."""
+    """Return the layout, type and shape of a tensor; None if it has no memory that is known."""
     layout = Layout.of(tensor)
-    if layout is None and not (hasattr(tensor, "shape") and math.prod(tensor.shape) == 0):
-        return None
-    return layout, str(tensor.dtype), tuple(tensor.shape)
-
-
-def _count_writes(tensor: Any) -> int:
-    """Return torch's count of the operations that have written into a tensor; 0 if there is none."""
-    try:
-        return int(getattr(tensor, "_version", 0))
-    except RuntimeError:  # a tensor of inference mode
-        return 0
+    return None if layout is None else (layout, str(tensor.dtype), tuple(tensor.shape))

@@ -11,7 +11,7 @@ import wirecodec as wc
 from collectives.call import exclusive
 from collectives.errors import CollectiveError, Refused
 from collectives.feed.archive import Archive, open_archive
-from collectives.feed.holding import Memory, check_shapes, find_memory, read_held
+from collectives.feed.holding import check_shapes, read_held
 from collectives.feed.publisher import LIMITS
 from collectives.feed.reader import Progress, Reader, explain_damage
 from collectives.feed.record import Version
@@ -106,7 +106,6 @@ class Subscriber:
         self._reader = Reader(archive, limits, progress or (lambda arrived, total: None))
         self._poll, self._verify, self._report = poll, verify, report
         self._record: Version | None = None
-        self._seen: tuple[Version, Memory] | None = None
         self.last: dict[str, Any] | None = None
 
     @property
@@ -213,7 +212,6 @@ class Subscriber:
                 failure = error
                 continue
             self._record = record
-            self._remember(record, state)
             if route:
                 self._note(meter, base, record, changed, len(route))
             if before != record.number:
@@ -223,10 +221,9 @@ class Subscriber:
 
     def _commit(self, update: Update) -> None:
         """Write an update into its state."""
-        self._seen, before = None, self.version
+        before = self.version
         commit_patch(update._prepared, update._state, update._tensors)
         self._record = update._record
-        self._remember(update._record, update._state)
         if before != self.version:
             self._tell()
 
@@ -240,14 +237,12 @@ class Subscriber:
         """Fetch and check the newest version, and leave the state as it is until ``Update.commit``.
 
         The arguments and the errors are those of ``update``. From several versions behind, and from an
-        anchor, the new state is made in a copy first. If the state has the newest version since the last
-        update, and no operation of torch has changed it, its bits are not read.
+        anchor, the new state is made in a copy first. If there is no newer version, it reads the whole state:
+        a server that looks often asks for ``latest`` before.
         """
         record = self._wait(timeout, version)
         failure: Exception | None = None
         tensors, routes = read_held(state, record.tensors), Routes(self._archive, record)
-        if self._seen is not None and self._seen == (record, find_memory(tensors)):
-            return Update(record, state, tensors, PreparedPatch(), self._commit)
         for base, route in self._iterate_routes(state, routes):
             try:
                 prepared = self._prepare(tensors, routes, base, route)
@@ -255,8 +250,6 @@ class Subscriber:
                 failure = error
                 continue
             check_patch_fits(prepared, state, tensors)
-            if not route:
-                self._remember(record, state)
             return Update(record, state, tensors, prepared, self._commit)
         raise explain_damage(failure, record.number) from failure
 
@@ -329,16 +322,10 @@ class Subscriber:
             for route in routes.iterate(base):
                 yield base, route
 
-    def _remember(self, record: Version, state: Any) -> None:
-        """Remember that a state has a version, so that ``prepare`` need not read it before the next one."""
-        memory = find_memory(read_held(state, record.tensors))
-        self._seen = None if memory is None else (record, memory)
-
     def _follow(self, state: Any, routes: Routes, base: int | None, route: list[Hop]) -> int:
         """Apply what makes a newer version of a state, and return the number of changed elements."""
         number = routes.target.tensors
         tensors, changed = read_held(state, number), 0
-        self._seen = None
         if _is_anchored(route):
             prepared = self._replace(tensors, routes, base, route)
             commit_patch(prepared, state, tensors)

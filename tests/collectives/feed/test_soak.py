@@ -10,15 +10,24 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("fsspec")
+NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
-    ("versions", "readers"),
-    [(40, 3), pytest.param(500, 8, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])],
+    ("versions", "readers", "options"),
+    [
+        (40, 3, []),
+        pytest.param(500, 8, [], marks=NIGHTLY),
+        pytest.param(100, 4, ["--s3"], marks=NIGHTLY),
+    ],
 )
-def test_versions_neither_fork_nor_go_back(tmp_path: Path, versions: int, readers: int) -> None:
-    command = [sys.executable, "-m", "tests.collectives.feed.soak", "--folder", str(tmp_path)]
+def test_versions_neither_fork_nor_go_back(
+    tmp_path: Path, versions: int, readers: int, options: list[str]
+) -> None:
+    for name in ("s3fs", "localbucket") if options else ():
+        pytest.importorskip(name)
+    command = [sys.executable, "-m", "tests.collectives.feed.soak", "--folder", str(tmp_path), *options]
     done = subprocess.run(
         [*command, "--versions", str(versions), "--readers", str(readers)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.collectives.feed.soak.ledger import Findings, State, check
 from tests.collectives.feed.soak.roles import REFUSED, Place, read, share_state, start, warm_up, write
-from tests.collectives.feed.soak.weather import STRANGERS
+from tests.collectives.feed.soak.weather import STRANGERS, register_s3, serve_s3
 
 SECONDS = 3000.0
 
@@ -50,7 +50,7 @@ class Director:
         while not is_done:
             if not self.writers:
                 self.start_writer()
-            time.sleep(self.chance.uniform(0.01, 0.1))
+            time.sleep(self.chance.uniform(0.01, 0.1) * (1 if self.place.port is None else 10))
             self.disturb()
             is_done = any(code == 0 for code in self.reap())
             assert time.monotonic() < end, "the soak takes too long"
@@ -114,12 +114,20 @@ class Director:
                     yield from self.reap(wait=set(self.readers) - wait)
 
 
-def soak(folder: Path, versions: int, readers: int, seed: int) -> Findings:
-    """Run a soak in an empty folder."""
+def soak(folder: Path, versions: int, readers: int, seed: int, *, s3: bool = False) -> Findings:
+    """Run a soak in an empty folder, or over a server of S3 that has it."""
     warm_up(folder)
-    place = Place(folder, seed)
+    if not s3:
+        return _soak(Place(folder, seed), versions, readers)
+    (folder / "store").mkdir()
+    register_s3()
+    with serve_s3(folder) as port:
+        return _soak(Place(folder, seed, port), versions, readers)
+
+
+def _soak(place: Place, versions: int, readers: int) -> Findings:
     states = [share_state() for _ in range(readers)]
-    director = Director(place, versions, states, random.Random(seed))
+    director = Director(place, versions, states, random.Random(place.seed))
     try:
         found = director.run()
     finally:
@@ -137,12 +145,13 @@ def main() -> int:
     parser.add_argument("--versions", type=int, default=500)
     parser.add_argument("--readers", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--s3", action="store_true", help="over a server of S3")
     parser.add_argument("--folder", help="an empty folder, which is kept")
     options = parser.parse_args()
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as made:
         folder = options.folder or made
-        found = soak(Path(folder), options.versions, options.readers, options.seed)
+        found = soak(Path(folder), options.versions, options.readers, options.seed, s3=options.s3)
     print(f"{len(found.versions)} versions in {time.monotonic() - begin:.0f} s; {dict(found.kinds)}")
     return 0
 

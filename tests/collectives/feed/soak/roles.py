@@ -27,20 +27,26 @@ class Place:
     Attributes:
         folder: with the store, the ledger and the checkpoints.
         seed: of all chances.
+        port: of the S3 server that has the store as a bucket; None for a folder.
     """
 
     folder: Path
     seed: int
+    port: int | None = None
 
     @property
     def url(self) -> str:
         """Folder of the runs, behind the faults."""
-        return f"soaked://{self.folder / 'store'}"
+        return f"soaked://{self.folder / 'store'}" if self.port is None else "s3://store"
 
     @property
     def feed(self) -> Path:
         """Folder of the feed."""
         return self.folder / "store" / "run" / "feed"
+
+    def options(self, chance: random.Random, *, calm: bool) -> dict[str, Any]:
+        """Return the arguments of a Publisher or a Subscriber."""
+        return make_options(chance, calm=calm, port=self.port)
 
     @property
     def end(self) -> Path:
@@ -75,7 +81,7 @@ def write(place: Place, life: int, versions: int, *, calm: bool = False) -> int:
                 skips=chance.choice(((), (4,), (8, 64))),
                 keep=chance.choice((1, 8, 64)),
                 anchor=calm or chance.random() < 0.5,
-                **make_options(chance, calm=calm),
+                **place.options(chance, calm=calm),
             )
             version = publisher.publish(training.state)
         except Interrupted:
@@ -159,8 +165,8 @@ def follow(reader: co.Subscriber, state: State, chance: random.Random) -> int:
 
 
 def _subscribe(place: Place, chance: random.Random, *, calm: bool) -> co.Subscriber:
-    options: dict[str, Any] = make_options(chance, calm=calm)
-    return co.Subscriber(place.url, "run", poll=0.02, **options)
+    name = chance.choice((None, "reader"))
+    return co.Subscriber(place.url, "run", poll=0.02, name=name, **place.options(chance, calm=calm))
 
 
 def warm_up(folder: Path) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import random
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fsspec
 
+from tests.collectives.store.conftest import wait_for
 from tests.collectives.store.faulty import Faults, FaultyFileSystem
 
 LONGEST_GARBAGE = 100
@@ -59,10 +63,57 @@ class SoakedFileSystem(FaultyFileSystem):
 fsspec.register_implementation("soaked", SoakedFileSystem, clobber=True)
 
 
-def make_options(chance: random.Random, *, calm: bool) -> dict[str, Any]:
+def register_s3() -> None:
+    """Put faults into the client of S3 of this process."""
+    import s3fs
+    from fsspec.asyn import sync
+
+    def make_faulty(name: str) -> Callable[..., Any]:
+        def call(fs: Any, path: str, *arguments: Any, **options: Any) -> Any:
+            fs.faults.begin(name, path)  # in the thread of the caller, which it may interrupt
+            answer = sync(fs.loop, getattr(fs, f"_{name}"), path, *arguments, **options)
+            if name == "pipe_file":
+                fs.faults.end_write()
+            return answer
+
+        return call
+
+    class SoakedS3(s3fs.S3FileSystem):  # type: ignore[misc]
+        """Client of S3 with faults before its requests, and lost answers of its writes."""
+
+        def __init__(self, faults: Faults, **options: Any) -> None:
+            super().__init__(**options)
+            self.faults = faults
+
+        ls, cat_file = make_faulty("ls"), make_faulty("cat_file")
+        pipe_file, rm_file = make_faulty("pipe_file"), make_faulty("rm_file")
+
+    fsspec.register_implementation("s3", SoakedS3, clobber=True)
+
+
+@contextmanager
+def serve_s3(folder: Path) -> Iterator[int]:
+    """Serve the folders in a folder as buckets, and yield the port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "localbucket", "--port", str(port), str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_for(port, server)
+            yield port
+        finally:
+            server.terminate()
+
+
+def make_options(chance: random.Random, *, calm: bool, port: int | None) -> dict[str, Any]:
     """Return the arguments of a Publisher or a Subscriber whose store has faults, unless it is calm."""
     faults = Faults() if calm else Faults(lost=7, hook=Fault(random.Random(chance.random())))
-    return {"storage_options": {"faults": faults}, "timeout": 10.0}
+    options: dict[str, Any] = {"faults": faults}
+    if port is not None:
+        options |= {"endpoint_url": f"http://127.0.0.1:{port}", "key": "key", "secret": "secret"}
+        options["client_kwargs"] = {"region_name": "us-east-1"}
+    return {"storage_options": options, "timeout": 10.0}
 
 
 def _damage(feed: Path, chance: random.Random) -> None:
