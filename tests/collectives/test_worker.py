@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def interrupt(call: Callable[[], object], number: int) -> bool:
     """
     events = 0
 
-    def trace(frame: FrameType, event: str, arg: object) -> object:
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
         nonlocal events
         frame.f_trace_lines = False
         events += event in ("call", "return")

@@ -1,4 +1,4 @@
-"""The guide's script under Lightning: equal bits, unused parameters, and the strategy's own hook."""
+"""The guide's script under Lightning: equal bits, unused parameters, the strategy's own hook, and signals."""
 
 from __future__ import annotations
 
@@ -73,3 +73,55 @@ def test_hook_of_the_strategy_is_ignored_on_cpus(tmp_path: Path) -> None:
         "import torch\n", "import torch\nfrom lightning.pytorch.strategies import DDPStrategy\n", 1
     )
     assert [steps for steps, _ in run_on_two_ranks(script, tmp_path, "1")] == [0, 0]
+
+
+SLURM = """
+import os
+names = {"PROCID": os.environ["RANK"], "LOCALID": os.environ["RANK"], "NODEID": "0", "NTASKS": "2"}
+names |= {"NTASKS_PER_NODE": "2", "JOB_ID": "12345", "JOB_NAME": "training", "NODELIST": "127.0.0.1"}
+os.environ.update({f"SLURM_{name}": value for name, value in names.items()})
+from lightning.pytorch.plugins.environments import SLURMEnvironment
+from requeue import SaveOnSignal
+"""
+
+SIGNAL = """
+import signal
+from collectives.channel import Channel
+
+plain, sent = Channel.gather, []
+
+def gather(self, *arguments, **options):
+    if os.environ["RANK"] == "1" and compressor.step == STEP and not sent:
+        sent.append(os.kill(os.getpid(), signal.KIND))
+    return plain(self, *arguments, **options)
+
+Channel.gather = gather
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGTERM"])
+def test_a_signal_of_slurm_to_one_rank_in_an_exchange(name: str, tmp_path: Path) -> None:
+    """All ranks save after the step, and stop; a resumed run has the bits of one without a signal.
+
+    An epoch is one step.
+    """
+    (tmp_path / "requeue.py").write_text(read_script("lightning-accelerate.md", "requeue.py"))
+    script = change(
+        SCRIPT,
+        ("import torch\n", f"{SLURM}import torch\n"),
+        ("batch_size=16", "batch_size=128"),
+        ("accumulate_grad_batches=2", "plugins=SLURMEnvironment(auto_requeue=False)"),
+        ("[Compression(compressor)]", "[Compression(compressor), SaveOnSignal('signal.ckpt')]"),
+        ('    trainer.save_checkpoint("last.ckpt")\n', ""),
+        ("    trainer = lightning", "    globals()['compressor'] = compressor\n    trainer = lightning"),
+        ("main(int(", f"{SIGNAL}\nmain(int("),
+    )
+    signalled = change(script, ("STEP", "5"), ("KIND", name))
+    script = change(script, ("STEP", "-1"), ("KIND", name))
+    stopped = run_on_two_ranks(signalled, tmp_path, "12")
+    assert [steps for steps, _ in stopped] == [6, 6]
+    assert (tmp_path / "signal.ckpt").exists()
+    assert stopped == run_on_two_ranks(script, tmp_path, "6")
+    resumed = run_on_two_ranks(script, tmp_path, "12", "signal.ckpt")
+    assert resumed == run_on_two_ranks(script, tmp_path, "12")
+    assert [steps for steps, _ in resumed] == [12, 12]

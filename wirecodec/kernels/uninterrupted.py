@@ -58,11 +58,11 @@ def run_uninterrupted(
         function: has the context variables of the caller.
         submit: runs a function in another thread; None for a new thread.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.get_ident() != threading.main_thread().ident:
         return function()
-    task = _Task(contextvars.copy_context(), function)
+    task = Task(contextvars.copy_context(), function)
     try:
-        (submit or _start_thread)(task.run)
+        (submit or start_thread)(task.run)
         task.wait()
     except BaseException:
         if not task.withdraw():
@@ -76,7 +76,7 @@ def import_uninterrupted(name: str) -> Any:
     return run_uninterrupted(partial(importlib.import_module, name))
 
 
-class _Task(Generic[T]):
+class Task(Generic[T]):
     """Call of a function in another thread, which a waiting thread can withdraw before it begins."""
 
     def __init__(self, context: contextvars.Context, function: Callable[[], T]) -> None:
@@ -115,6 +115,6 @@ class _Task(Generic[T]):
         return self._results.pop()
 
 
-def _start_thread(function: Callable[[], None]) -> None:
+def start_thread(function: Callable[[], None]) -> None:
     """Start a thread. ``threading.Thread.start`` can turn an interrupt into a RuntimeError."""
     _thread.start_new_thread(function, ())

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from wirecodec.kernels.uninterrupted import Task, start_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def map_in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Apply a function on all threads that kernels may use, and yield the results in order."""
+    """Apply a function on all threads that kernels may use, and yield the results in order.
+
+    No thread works on after an exception. After an interrupt, Python's own pool can wait for ever: its waits
+    leave a lock taken.
+    """
     from wirecodec.kernels.cpu.threads import thread_count
 
     listed = list(items)
@@ -19,5 +27,22 @@ def map_in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R
     if threads < 2:
         yield from map(function, listed)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(function, listed)
+    tasks = [Task(copy_context(), partial(function, item)) for item in listed]
+    waiting: SimpleQueue[Task[Any] | None] = SimpleQueue()
+    for task in [*tasks, *[None] * threads]:
+        waiting.put(task)
+    try:
+        for _ in range(threads):
+            start_thread(partial(_serve, waiting))
+        for task in tasks:
+            task.wait()
+            yield task.get()
+    finally:
+        for task in [task for task in tasks if not task.withdraw()]:
+            task.wait()
+
+
+def _serve(waiting: SimpleQueue[Task[Any] | None]) -> None:
+    """Run tasks up to None."""
+    while (task := waiting.get()) is not None:
+        task.run()
