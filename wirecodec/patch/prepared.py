@@ -62,9 +62,12 @@ class PreparedPatch:
             for write in self.writes:
                 if write.indices is not None and write.memory is not None:
                     old = np.empty_like(write.values)
-                    undo = replace(write, values=old)
-                    kernels.exchange(write.memory, read_only(write.indices), read_only(write.values), old)
-                    undone.append(undo)
+                    undone.append(Write(write.name, write.indices, old, None, write.memory))
+                    try:
+                        kernels.exchange(write.memory, read_only(write.indices), read_only(write.values), old)
+                    except BaseException:  # before its first write
+                        undone.pop()
+                        raise
                     continue
                 if not write.replaces(state):
                     before = read_bits(write.name, state[write.name]).bits

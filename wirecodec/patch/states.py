@@ -88,7 +88,8 @@ def of_array(array: Array, shape: tuple[int, ...]) -> Bits:
     """View a flat array as bits."""
     width = array.dtype.itemsize // 2 if array.dtype.kind == "c" else array.dtype.itemsize
     bits = array.view(UNSIGNED[width])
-    if bits.__array_interface__["data"][0] % 8:
+    words = bits[: bits.size & -(8 // width)].view(np.uint64)  # the flag is cheaper to read than the address
+    if not (words.size and words.flags.aligned) and bits.__array_interface__["data"][0] % 8:
         bits = bits.copy()
     return Bits(bits, array.dtype, shape)
 
@@ -150,7 +151,7 @@ def check_writable(name: str, tensor: Any) -> None:
     if isinstance(tensor, np.ndarray):
         if not tensor.flags.writeable:
             raise ValueError(f"tensor {name!r} is read-only")
-        if overlaps_itself(tensor):
+        if not tensor.flags.c_contiguous and overlaps_itself(tensor):
             raise ValueError(f"elements of tensor {name!r} share memory")
     elif is_torch(tensor):
         if _overlaps(tensor):

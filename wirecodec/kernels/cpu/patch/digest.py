@@ -237,9 +237,11 @@ def digest_pairs(starts: Array, cuts: Array, indices: Array, bits: Array, sums: 
 @kernel
 def exchange(bits: Array, indices: Array, values: Array, olds: Array) -> None:
     """Replace elements of (size,) unsigned at (r,) u32 positions by (r,) values; keep the old ones."""
-    take_part(bits, U64(0), indices, U64(0), U64(indices.size), olds)
-    for i in range(indices.size):
-        bits[indices[i]] = values[i]
+    last = U64(indices.size - 1)
+    for k in range(U64(indices.size)):
+        prefetch(bits, np.int64(indices[min(k + AHEAD, last)]), 1)
+        olds[k] = bits[indices[k]]
+        bits[indices[k]] = values[k]
 
 
 @kernel
