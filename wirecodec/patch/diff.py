@@ -197,13 +197,14 @@ def find_changes(old: Array, new: Array, *, digests: bool) -> tuple[list[Array],
     one, other = (x.view(np.uint8) if digests else x.view(np.uint8)[:0] for x in (old, new))
     parts, state, at = [], np.zeros(3, np.uint64), 0
     with borrow("changes", (3, _AT_ONCE), np.uint64) as memory:
-        found = [memory[0].view(np.uint32)[:_AT_ONCE], memory[1].view(old.dtype), memory[2].view(old.dtype)]
+        found = memory[0].view(np.uint32)[:_AT_ONCE]
+        olds, news = memory[1].view(old.dtype), memory[2].view(old.dtype)
         while at < old.size:
             state[0] = 0
-            at = int(kernels.find_changes(old, new, one, other, at, *found, state))
-            parts.append([x[: int(state[0])].copy() for x in found])
+            at = int(kernels.find_changes(old, new, one, other, at, found, olds, news, state))
+            parts.append([x[: int(state[0])].copy() for x in (found, olds, news)])
     if not parts:
-        parts.append([x[:0] for x in found])
+        parts.append([np.empty(0, x.dtype) for x in (found, olds, news)])
     joined = parts[0] if len(parts) == 1 else [np.concatenate(x) for x in zip(*parts, strict=True)]
     return joined, (int(state[1]), int(state[2]))
 

@@ -92,7 +92,8 @@ class PreparedPatch:
                 state[name] = tensor
             for write in reversed(undone):
                 if write.indices is not None and write.memory is not None:
-                    kernels.scatter(write.memory, write.indices, write.values)
+                    indices, values = read_only(write.indices), read_only(write.values)
+                    kernels.exchange(write.memory, indices, values, write.values[:0])
                 else:
                     write_elements(state, write.name, write.indices, write.values)
             raise
