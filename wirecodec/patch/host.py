@@ -100,9 +100,7 @@ class HostForms:
 
     def scatter(self, bits: Array, indices: Array, values: Array) -> None:
         """Replace some elements."""
-        from wirecodec.kernels.cpu.patch import digest as kernels
-
-        kernels.scatter(bits, read_only(indices), read_only(values))
+        self.exchange(bits, indices, values, values[:0])
 
     def exchange(self, bits: Array, indices: Array, values: Array, olds: Array) -> None:
         """Replace some elements, and write those before."""
@@ -158,7 +156,8 @@ def of_array(array: Array, shape: tuple[int, ...]) -> Bits:
     """View a flat array as bits."""
     width = array.dtype.itemsize // 2 if array.dtype.kind == "c" else array.dtype.itemsize
     bits = array.view(UNSIGNED[width])
-    if bits.__array_interface__["data"][0] % 8:
+    words = bits[: bits.size & -(8 // width)].view(np.uint64)  # the flag is cheaper to read than the address
+    if not (words.size and words.flags.aligned) and bits.__array_interface__["data"][0] % 8:
         bits = bits.copy()
     return Bits(bits, array.dtype, shape, HOST)
 

@@ -68,9 +68,10 @@ def weights_of(codes: Array, rows: int) -> Array:
 
     Returns (65,) u32.
     """
-    weights = weight_of_codes()[codes]
-    padded = np.append(np.pad(weights, (0, PATCH_CLASSES - codes.size), "edge"), np.uint64(rows - 1))
-    return padded.astype(np.uint32)
+    table = np.full(PATCH_CLASSES + 1, weight_of_codes()[codes[-1]], np.uint32)
+    table[: codes.size] = weight_of_codes()[codes]
+    table[PATCH_CLASSES] = rows - 1
+    return table
 
 
 @cache

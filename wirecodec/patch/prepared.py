@@ -59,8 +59,12 @@ class PreparedPatch:
             for write in self.writes:
                 if write.indices is not None and write.memory is not None:
                     undo = replace(write, values=np.empty_like(write.values))
-                    write.memory.exchange(write.indices, write.values, undo.values)
                     undone.append(undo)
+                    try:
+                        write.memory.exchange(write.indices, write.values, undo.values)
+                    except BaseException:  # before its first write
+                        undone.pop()
+                        raise
                     continue
                 if not write.replaces(state):
                     before = read_bits(write.name, state[write.name])

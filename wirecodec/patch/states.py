@@ -129,7 +129,7 @@ def check_writable(name: str, tensor: Any) -> None:
     if isinstance(tensor, np.ndarray):
         if not tensor.flags.writeable:
             raise ValueError(f"tensor {name!r} is read-only")
-        if overlaps_itself(tensor):
+        if not tensor.flags.c_contiguous and overlaps_itself(tensor):
             raise ValueError(f"elements of tensor {name!r} share memory")
     elif is_torch(tensor):
         if _overlaps(tensor):
