@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -29,8 +29,8 @@ class Forms(Protocol):
         """Wait for the caller's work on the memory, before threads read it; called in the caller's thread."""
         ...
 
-    def read(self, tensor: Any) -> tuple[Any, np.dtype[Any], tuple[int, ...]]:
-        """Return the elements, the type and the shape of a tensor. Raises EncodeError."""
+    def read(self, tensor: Any) -> Bits:
+        """Return the bits of a tensor. Raises EncodeError."""
         ...
 
     def view(self, tensor: Any, dtype: np.dtype[Any]) -> Any:
@@ -131,7 +131,7 @@ class Bits:
     def part(self, start: int, stop: int) -> Bits:
         """Return some elements, of the same memory."""
         bits = self.bits[start:stop]
-        return replace(self, bits=bits, shape=(int(bits.size),))
+        return Bits(bits, self.dtype, (int(bits.size),), self.forms)
 
     def take(self, indices: Array) -> Array:
         """Return the elements at (r,) u32 positions."""

@@ -22,7 +22,7 @@ from wirecodec.gpu.arrays import concatenate
 from wirecodec.kernels.cuda import device as devices
 from wirecodec.kernels.cuda import digest, elements, positions
 from wirecodec.kernels.scale import Scale
-from wirecodec.patch.bits import Changes, Elements
+from wirecodec.patch.bits import Bits, Changes, Elements
 from wirecodec.patch.digest import MASK, sum_touched
 from wirecodec.tensors import as_device_flat, is_torch
 
@@ -46,16 +46,16 @@ class GpuForms:
             with devices.device_numbered(self.number, follows_torch=follows_torch) as device:
                 device.cupy.cuda.get_current_stream().synchronize()
 
-    def read(self, tensor: Any) -> tuple[Any, np.dtype[Any], tuple[int, ...]]:
+    def read(self, tensor: Any) -> Bits:
         """View a tensor; one that is not contiguous is copied on the device."""
         with devices.device_numbered(self.number, follows_torch=is_torch(tensor)) as device:
             flat = as_device_flat(tensor, device.cupy, named=element_dtype_named)
-        return flat.raw_bits, flat.dtype, flat.shape
+        return Bits(flat.raw_bits, flat.dtype, flat.shape, self)
 
     def view(self, tensor: Any, dtype: np.dtype[Any]) -> Any:
         """View a contiguous tensor; ``find_forms`` takes no lazy negatives."""
         is_contiguous = tensor.is_contiguous() if is_torch(tensor) else tensor.flags.c_contiguous
-        return self.read(tensor)[0] if is_contiguous else None
+        return self.read(tensor).bits if is_contiguous else None
 
     def copy_to_host(self, bits: Any) -> Array:
         """Copy the elements."""

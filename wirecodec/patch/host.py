@@ -29,11 +29,10 @@ class HostForms:
     def settle(self) -> None:
         """Do nothing: the caller's work is done."""
 
-    def read(self, tensor: Any) -> tuple[Array, np.dtype[Any], tuple[int, ...]]:
+    def read(self, tensor: Any) -> Bits:
         """Read a tensor of any device; its memory is shared if it is on the host and contiguous."""
-        flat = as_elements(_to_host(tensor))
-        one = of_array(flat.data, flat.shape)
-        return one.bits, one.dtype, one.shape
+        flat = as_elements(tensor if type(tensor) is np.ndarray else _to_host(tensor))
+        return of_array(flat.data, flat.shape)
 
     def view(self, tensor: Any, dtype: np.dtype[Any]) -> Array | None:
         """View a contiguous tensor on the host."""

@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from wirecodec.element_types import name_of
 from wirecodec.errors import EncodeError
 from wirecodec.patch.bits import Bits, Forms
 from wirecodec.patch.host import HOST
-from wirecodec.tensors import is_torch, on_gpu
+from wirecodec.tensors import any_on_gpu, is_torch, on_gpu
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,8 @@ def read_bits(name: str, tensor: Any) -> Bits:
 
     Raises EncodeError, which names the tensor.
     """
-    forms = find_forms(tensor)
     try:
-        return Bits(*forms.read(tensor), forms)
+        return find_forms(tensor).read(tensor)
     except EncodeError as error:
         raise error.of(name) from None
 
@@ -78,14 +77,14 @@ def read_bits(name: str, tensor: Any) -> Bits:
 def view_memory(tensor: Any, bits: Bits) -> Bits | None:
     """View a contiguous tensor, which has these bits, as bits that can be written; None for others."""
     memory = bits.forms.view(tensor, bits.dtype)
-    return None if memory is None else replace(bits, bits=memory)
+    return None if memory is None else Bits(memory, bits.dtype, bits.shape, bits.forms)
 
 
 def bring_together(parts: Sequence[Bits]) -> list[Bits]:
     """Return bits that are all in one memory as they are, and copies on the host of any others."""
-    if all(part.forms == parts[0].forms for part in parts):
+    if len({part.forms for part in parts}) == 1:
         return list(parts)
-    return [replace(part, bits=part.copy_to_host(), forms=HOST) for part in parts]
+    return [Bits(part.copy_to_host(), part.dtype, part.shape, HOST) for part in parts]
 
 
 @contextmanager
@@ -94,7 +93,7 @@ def join(parts: Sequence[Bits]) -> Iterator[Bits]:
     together = bring_together(parts)
     first = together[0]
     with first.forms.join([part.bits for part in together]) as bits:
-        yield replace(first, bits=bits, shape=(int(bits.size),))
+        yield Bits(bits, first.dtype, (int(bits.size),), first.forms)
 
 
 def read_state(state: Any) -> dict[str, Any]:
@@ -105,8 +104,9 @@ def read_state(state: Any) -> dict[str, Any]:
         tensors = dict(state.state_dict(keep_vars=False))
     else:
         raise TypeError(f"state is {type(state).__name__}; it must be a mapping of names to tensors")
-    for forms in {find_forms(tensor) for tensor in tensors.values()}:
-        forms.settle()
+    if any_on_gpu(tensors.values()):
+        for forms in {find_forms(tensor) for tensor in tensors.values()}:
+            forms.settle()
     return tensors
 
 
