@@ -203,8 +203,7 @@ def read(
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(extension, spans)
     _check_types(extension, spans)
-    shares = extension.is_fused or extension.is_joined
-    if not shares and is_short(extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size):
+    if is_short(extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size):
         extension = replace(extension, is_kept=True)
     if extension.is_named:
         check_names(extension.bodies[NAMES], keys.size, kept=extension.is_kept)

@@ -165,7 +165,8 @@ def _matches(pairs: Iterable[tuple[TensorSpec, TensorSchema]]) -> None:
     wrong: dict[str, str] = {}
     try:
         for spec, (shape, dtype) in pairs:
-            dims, kind = _dimensions(shape), element_dtype_named(dtype)
+            is_same = isinstance(dtype, np.dtype) and dtype == spec.dtype
+            dims, kind = _dimensions(shape), spec.dtype if is_same else element_dtype_named(dtype)
             if spec.shape != dims:
                 what = f"tensor {spec.name!r} has shape {spec.shape}; the schema has {dims}"
                 wrong.setdefault("schema-shape", what)
