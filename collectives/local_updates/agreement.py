@@ -79,10 +79,10 @@ class StateSummary(NamedTuple):
             token: see the attribute; None to draw one.
             whole: whether the digest is of the whole state, not of some blocks that depend on the round.
         """
-        settings_crc, specs_crc = (
+        settings_crc, specs_crc = [
             zlib.crc32(text.encode("utf-8", "surrogatepass"))
             for text in (settings.describe(), state.describe())
-        )
+        ]
         digest = state.digest() if whole else state.next_digest(settings.every)
         token = secrets.randbits(64) if token is None else token
         return cls(state.round, step, digest, settings_crc, specs_crc, inner_step, token)

@@ -129,10 +129,8 @@ def check_step(state: OuterState, means: Mapping[str, Array], settings: OuterSet
     Args:
         state, means, settings: as for ``OuterStep``; nothing changes.
     """
-    given = [
-        *means.values(),
-        *(kind[name] for kind in (state.parameters, state.momenta) for name in means if name in kind),
-    ]
+    given = [*means.values(), *[state.parameters[name] for name in means]]
+    given += [state.momenta[name] for name in means if name in state.momenta]
     if settings.rate <= MAX_RATE and not have_huge(given):
         return
     for name, mean in means.items():
