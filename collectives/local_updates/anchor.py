@@ -125,6 +125,8 @@ class Anchor:
             raise
 
     def _complete(self) -> None:
+        if self._next is None and not self._stale:
+            return
         if self._next is None:
             too_large = write_all(
                 self.parameters, [(name, self.state.parameters[name]) for name in self._stale]

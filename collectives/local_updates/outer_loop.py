@@ -7,29 +7,99 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
 
-import wirecodec as wc
-from collectives.cltk.allreduce import CLTk
+from collectives.channel import Channel
 from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.pending import Pending
-from collectives.local_updates.agreement import StateSummary, collect_states, fetch_state, find_leader
+from collectives.local_updates.agreement import (
+    StateSummary,
+    check_states,
+    collect_states,
+    fetch_state,
+    find_leader,
+    identify,
+)
 from collectives.local_updates.anchor import Anchor, Blend
-from collectives.local_updates.compatibility import find_range
-from collectives.local_updates.delayed import Terms, exchange
+from collectives.local_updates.ends import Link
 from collectives.local_updates.kept import Kept, read_share
 from collectives.local_updates.ledger import Ledger
+from collectives.local_updates.methods import Method
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from collectives.local_updates.outer_step import OuterStep, Replacement, check_step
 from collectives.local_updates.over_store import StoreLoop
 from collectives.local_updates.parameters import read
 from collectives.sites.sites import Sites
-from collectives.store.communicator import StoreComm
+
+EXCHANGES = 2
+"""Exchanges of the channel in an exchange of movements: states, then movements."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of an exchange.
+
+    Attributes:
+        channel: of all ranks.
+        compressor, settings: of this rank.
+        weight: of this rank's movement.
+        reduce: averages movements, as ``Method.reduce``.
+        of_fragment: whether it is of one fragment of several.
+        ledger: of this rank.
+        dropped: how often the ledger's worker has dropped its movements.
+    """
+
+    channel: Channel | Sites
+    compressor: Any
+    settings: OuterSettings
+    weight: float
+    reduce: Callable[..., Any]
+    of_fragment: bool
+    ledger: Ledger
+    dropped: int
+
+
+def exchange(
+    terms: Terms,
+    summarize: Callable[[], StateSummary],
+    measure: Callable[[], Inputs] | None,
+    digest: Callable[[], int] | None = None,
+    *,
+    commit: bool = True,
+) -> Any:
+    """Compare the ranks' states, and average their movements.
+
+    Args:
+        terms: of the exchange.
+        summarize: returns a summary of this rank's state; if it raises, all ranks raise.
+        measure: returns its movements, likewise, and the same ones after an error. None if no parameter is
+            exchanged, such as of a fragment that is not trained: the ranks then compare their states only.
+        digest: as for ``collect_states``.
+        commit: as for ``allreduce``.
+
+    Returns the means, or without ``commit`` a Pending.
+    """
+    channel, compressor, ledger = terms.channel, terms.compressor, terms.ledger
+    table = collect_states(channel, summarize, terms.settings, digest, of_fragment=terms.of_fragment)
+    check_states(table)
+    if ledger.in_doubt is not None:
+        ledger.drop()  # no rank has completed it
+    identity = identify(table)
+    if measure is None:
+        ledger.made = ledger.latest = identity
+        return {}
+    doubt = partial(ledger.doubt, identity, measure, terms.dropped)
+    result = terms.reduce(channel, measure, compressor, weight=terms.weight, commit=commit, doubt=doubt)
+    ledger.made = identity
+    if commit:
+        ledger.latest = identity
+    return result
 
 
 class OuterLoop:
@@ -39,7 +109,7 @@ class OuterLoop:
         anchor: parameters and outer state.
         settings: of the outer optimizer.
         compressor: of the movements.
-        find_channel: returns the present channel.
+        link: to the other ranks.
 
     Attributes:
         ledger: the latest exchange, and one in doubt.
@@ -53,11 +123,13 @@ class OuterLoop:
         self,
         anchor: Anchor,
         settings: OuterSettings,
-        compressor: wc.Compressor | CLTk,
-        find_channel: Callable[[], Any],
+        compressor: Any,
+        link: Link,
     ) -> None:
         self.anchor, self._settings, self._compressor = anchor, settings, compressor
-        self._find_channel = find_channel
+        method = Method.of(compressor)
+        self._reduce = method.reduce_by_senders if settings.divide == "senders" else method.reduce
+        self._link = link
         self._is_divided = settings.fragments != 1
         self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
         self._over_store: StoreLoop | None = None
@@ -76,12 +148,11 @@ class OuterLoop:
             is_whole: whether they are all that train, not a fragment; the same on all ranks.
             commit: as for ``LocalUpdates.exchange``.
         """
-        comm = self._find_channel()
-        if isinstance(comm, StoreComm):
-            self._exchange_over_store(comm, weight, commit=commit)
+        if self._link.kind.has_members:
+            self._exchange_over_store(weight, commit=commit)
             return None
         is_compared, self.is_compared = self.is_compared, False  # also after an error
-        over_sites = isinstance(self._find_channel(), Sites)
+        over_sites = self._link.kind.is_divided
         summarize, digest = self.summarize_part(names), None
         if is_whole:
             summarize = partial(self._summarize_for_exchange, whole=over_sites or not is_compared)
@@ -97,7 +168,7 @@ class OuterLoop:
         self._open = ref(step)
         return Pending(means.means, step)
 
-    def _exchange_over_store(self, comm: StoreComm, weight: float, *, commit: bool) -> None:
+    def _exchange_over_store(self, weight: float, *, commit: bool) -> None:
         """Exchange all movements in one round of a store."""
         if not commit:
             raise ValueError("commit=False has no meaning over a StoreComm, whose members have counted")
@@ -106,12 +177,12 @@ class OuterLoop:
         if self.is_loaded:
             self._compressor.require_names(self.anchor.state.parameters)
             self.is_loaded = False
-        self._loop_over(comm).exchange(weight)
+        self._loop_over(self._link.find()).exchange(weight)
 
     def synchronize(self) -> bool:
         """Take the state of the run, or of the leading rank; return whether it is another one."""
-        comm = self._find_channel()
-        if isinstance(comm, StoreComm):
+        comm = self._link.find()
+        if self._link.kind.has_members:
             self.complete()
             has_changed = self._loop_over(comm).synchronize()
             self.inner_step = 0
@@ -143,10 +214,9 @@ class OuterLoop:
         self.is_compared = False
         self.anchor.advance(Replacement(state, fetched, changed, carried))
 
-    def _loop_over(self, comm: StoreComm) -> StoreLoop:
+    def _loop_over(self, comm: Any) -> StoreLoop:
         self.ledger.drop()  # the peers of a store have another history
         if self._over_store is None or self._over_store.comm is not comm:
-            assert isinstance(self._compressor, wc.Compressor)
             self._over_store = StoreLoop(self.anchor, self._settings, self._compressor, comm, self.make_step)
         return self._over_store
 
@@ -171,12 +241,18 @@ class OuterLoop:
 
     def make_terms(self, weight: float) -> Terms:
         """Return the terms of an exchange now."""
-        by_senders, channel = self._settings.divide == "senders", self._find_channel()
-        self.range = find_range(channel)
-        ledger = self.ledger
-        is_divided, settings = self._is_divided, self._settings
+        channel, ledger, settings = self._link.find(), self.ledger, self._settings
+        self.range = self._link.kind.find_range(channel)
+        assert self._reduce is not None  # ``check_method``
         return Terms(
-            channel, self._compressor, settings, weight, by_senders, is_divided, ledger, ledger.dropped
+            channel,
+            self._compressor,
+            settings,
+            weight,
+            self._reduce,
+            self._is_divided,
+            ledger,
+            ledger.dropped,
         )
 
     def summarize(self, *, token: int | None = None, whole: bool = True) -> StateSummary:

@@ -136,7 +136,7 @@ def check_all(specs: TensorSpecs, schema: Schema | None) -> None:
     """Raise SchemaMismatch unless names, then shapes, then dtypes match the schema."""
     if schema is not None:
         check_names(specs, schema)
-        _matches((spec, schema[spec.name]) for spec in specs)
+        _matches(zip(specs, map(schema.__getitem__, specs.names()), strict=True))
         _check_digest(specs)
 
 

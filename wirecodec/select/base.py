@@ -179,7 +179,7 @@ INFINITY_BITS: dict[np.dtype[Any], Any] = {
 }
 """The bits of Inf, which are the mask of the exponent."""
 
-HUGE_BITS = {
+HUGE_BITS: dict[np.dtype[Any], Any] = {
     np.dtype(np.float32): np.uint32(0x78000000),
     np.dtype(np.float64): np.uint64(0x7F0 << 52),
 }
