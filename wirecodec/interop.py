@@ -51,9 +51,8 @@ from wirecodec.compressor.state import State, copy_of
 from wirecodec.container.inspect import count_stored
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.forms import describe as describe_arrays
-from wirecodec.cpu.guard import find_array
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
-from wirecodec.cpu.select import dense
+from wirecodec.cpu.select import dense, find_array
 from wirecodec.decode_into import check_values, decode_sum
 from wirecodec.element_types import BFLOAT16, DTYPES, dtype_named
 from wirecodec.errors import EncodeError

@@ -72,6 +72,10 @@ class Anchor:
         """Return the sum of the CRC-32 of some of the worker's own parameters, whatever their names."""
         return sum(digest(self.parameters[name]) for name in names) % 2**32
 
+    def digest_state(self) -> int:
+        """Return the digest of the whole state, which must be complete."""
+        return self.state.digest()
+
     def measure_all(self, names: Sequence[str]) -> dict[str, Array]:
         """Return the movements of parameters, with those that are carried."""
         starts = {name: self.state.parameters[name] for name in names}

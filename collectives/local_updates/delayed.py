@@ -13,8 +13,9 @@ from collectives.channel import Channel
 from collectives.exchange.inputs import Inputs
 from collectives.local_updates.agreement import StateSummary
 from collectives.local_updates.ends import Link
-from collectives.local_updates.outer_loop import EXCHANGES, OuterLoop, Terms, exchange
+from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import Replacement
+from collectives.local_updates.ranks import EXCHANGES, Terms, exchange
 from collectives.sites.sites import Sites
 from collectives.torch.isolation import isolate
 
@@ -144,7 +145,7 @@ class DelayedQueue:
         self.is_idle = False
         self.waiting = [*self.waiting, one]
         one.start(
-            self._outer.make_terms(weight),
+            self._link.find_rounds(self._outer).make_terms(weight),
             self._outer.summarize_part(one.names),
             self._outer.measuring(one.names, in_place=False),
         )

@@ -11,6 +11,9 @@ from typing import Any
 from collectives.channel import Channel
 from collectives.local_updates.methods import Method
 from collectives.local_updates.outer import OuterSettings
+from collectives.local_updates.outer_loop import OuterLoop, Rounds
+from collectives.local_updates.over_store import StoreRounds
+from collectives.local_updates.ranks import RankRounds, find_range
 from collectives.sites.sites import Sites
 from collectives.store.communicator import StoreComm
 from collectives.torch.arguments import is_ready
@@ -21,12 +24,14 @@ class EndKind:
     """Kind of a communicator.
 
     Attributes:
+        make_rounds: returns the exchanges of an outer loop over an end.
         get_rank: returns the rank by which a compressor compares a loaded state.
         is_own_end: whether it is an end itself, not a communicator with a channel.
         is_divided: whether ranks have parts of residuals, by their place in a site.
         has_members: whether peers come and go, and each exchange is a round with members of its own.
     """
 
+    make_rounds: Callable[[OuterLoop, Any], Rounds] = RankRounds
     get_rank: Callable[[Any], int] = attrgetter("rank")
     is_own_end: bool = False
     is_divided: bool = False
@@ -37,17 +42,15 @@ class EndKind:
         """Return the kind of a communicator."""
         return next((KINDS[kind] for kind in type(comm).__mro__ if kind in KINDS), RANKS)
 
-    def find_range(self, end: Any) -> tuple[int, int] | None:
-        """Return what decides about a rank's range: its number in the site, and the site's size."""
-        return (end.local.rank, end.local.size) if self.is_divided else None
-
 
 RANKS = EndKind()
 """Ranks that stay."""
 KINDS: Mapping[type, EndKind] = {
     Channel: EndKind(is_own_end=True),
-    Sites: EndKind(attrgetter("across.rank"), is_own_end=True, is_divided=True),
-    StoreComm: EndKind(is_own_end=True, has_members=True),
+    Sites: EndKind(
+        partial(RankRounds, is_divided=True), attrgetter("across.rank"), is_own_end=True, is_divided=True
+    ),
+    StoreComm: EndKind(StoreRounds, is_own_end=True, has_members=True),
 }
 """Kinds by class; communicators of all other classes are of the kind ``RANKS``."""
 
@@ -62,6 +65,7 @@ class Link:
         comm: the communicator.
         kind: of it.
         find: returns its channel, or itself if it is Sites or a StoreComm.
+        rounds: exchanges over it; None before the first one.
     """
 
     comm: Any
@@ -69,6 +73,7 @@ class Link:
     find: Callable[[], Any]
 
     def __init__(self, comm: Any) -> None:
+        self.rounds: Any = None
         self.bind(comm)
 
     def bind(self, comm: Any) -> None:
@@ -76,6 +81,13 @@ class Link:
         kind = EndKind.of(comm)
         find = (lambda: comm) if kind.is_own_end else partial(Channel.of, comm)
         vars(self).update(comm=comm, kind=kind, find=find)
+
+    def find_rounds(self, outer: OuterLoop) -> Any:
+        """Return the exchanges of an outer loop over the present end."""
+        end = self.find()
+        if self.rounds is None or self.rounds.end is not end:
+            self.rounds = self.kind.make_rounds(outer, end)
+        return self.rounds
 
     def find_rank(self) -> int | None:
         """Return the rank by which a compressor compares a loaded state; None if it is not known yet."""
@@ -119,7 +131,7 @@ def check_successor(before: Link, after: Any, used: tuple[int, int] | None, comp
     Args:
         before: the present communicator.
         after: that which takes its place.
-        used: ``EndKind.find_range`` at the last exchange.
+        used: ``find_range`` at the last exchange.
         compressor: of this rank.
     """
     kind = EndKind.of(after)
@@ -133,7 +145,7 @@ def check_successor(before: Link, after: Any, used: tuple[int, int] | None, comp
     if not is_ready(after):
         raise ValueError("the groups of Sites must exist: residuals are of ranges, which depend on them")
     keeps_ranges = any("/" in key for key in compressor.state_dict())  # residual/w, momentum/w, …
-    if kind.find_range(after) != used and keeps_ranges:
+    if find_range(after) != used and keeps_ranges:
         raise ValueError(
             f"this rank was number {used[0]} of {used[1]} in its site, and is now {after.local.rank} of"
             f" {after.local.size}: its residuals are of another range; make a new LocalUpdates with a new"

@@ -35,9 +35,10 @@ from collectives.local_updates.fragments import (
 )
 from collectives.local_updates.inner import InnerOptimizer, warn_of_other_tensors
 from collectives.local_updates.outer import Array, OuterSettings
-from collectives.local_updates.outer_loop import EXCHANGES, OuterLoop
+from collectives.local_updates.outer_loop import OuterLoop, Rounds
 from collectives.local_updates.outer_step import require_finite_step
 from collectives.local_updates.parameters import count_elements, name_arrays, read
+from collectives.local_updates.ranks import EXCHANGES
 from collectives.local_updates.saved_state import (
     list_parameters,
     read_carried,
@@ -168,7 +169,7 @@ class LocalUpdates:
         self._optimizer = None if optimizer is None else InnerOptimizer(optimizer)
         self._weight = check_weight(weight)
         self._saved_own: tuple[int, list[str]] | None = None  # digest and names of a loaded state, to compare
-        self._outer = OuterLoop(self._anchor, self._settings, self._compressor, self._link)
+        self._outer = OuterLoop(self._anchor, self._settings, self._compressor)
         self._delayed = DelayedQueue(self._outer, delay, self._link)
         self._is_split = self._has_parts()
         self._schedule = make_schedule(every, len(self._fragments))
@@ -272,7 +273,7 @@ class LocalUpdates:
     def _exchange_due(self, names: list[str]) -> None:
         if self._delayed.waiting:
             self._delayed.apply_due(names)
-        self._outer.exchange(names, self._weight, is_whole=len(self._fragments) == 1)
+        self._link.find_rounds(self._outer).exchange(names, self._weight, is_whole=len(self._fragments) == 1)
 
     def _names_of(self, fragment: int | None = None) -> list[str]:
         """Return the names of a fragment, or of all parameters, that are exchanged."""
@@ -355,7 +356,8 @@ class LocalUpdates:
         self.inner_step = 0
         names, own = self._names_of(fragment), self._weight if weight is None else weight
         is_whole = fragment is None or len(self._fragments) == 1
-        return self._outer.exchange(names, own, is_whole=is_whole, commit=commit)
+        rounds: Rounds = self._link.find_rounds(self._outer)
+        return rounds.exchange(names, own, is_whole=is_whole, commit=commit)
 
     def synchronize(self) -> bool:
         """Give all ranks the state of the rank that has taken part in the most exchanges.
@@ -387,7 +389,7 @@ class LocalUpdates:
     @counted(lambda self: self._link.find(), exchanges=EXCHANGES)
     def _synchronize(self) -> bool:
         self._compare_model()
-        has_changed = self._outer.synchronize()
+        has_changed: bool = self._link.find_rounds(self._outer).synchronize()
         if (rank := self._link.find_rank()) is not None:
             self._compressor.take_rank(rank)  # another one, if a rank has gone or joined
         return has_changed
@@ -485,6 +487,7 @@ class LocalUpdates:
         own, rank = read_own_digest(state), self._link.find_rank()
         self._compressor.load_state_dict(compressor, strict=strict)  # nothing is refused after this line
         self._outer.forget()
+        self._link.rounds = None
         self._anchor.admit(new)
         self._anchor.restore(loaded, carried)
         self._outer.inner_step = steps % self._settings.every  # which may have been larger

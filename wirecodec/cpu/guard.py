@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import UNSIGNED, Array, bits_of, nothing, read_only
-from wirecodec.cpu.forms import describe
+from wirecodec.arrays import Array
 from wirecodec.cpu.norm import BLOCK, Norm, is_reliable, measure
-from wirecodec.cpu.select import dense
-from wirecodec.element_types import DTYPES
+from wirecodec.cpu.select import find_array
 from wirecodec.errors import Invalid, LimitExceeded
 from wirecodec.select.base import INFINITY_BITS, find_nonfinite
 from wirecodec.support import DecodedChunk
@@ -106,26 +104,6 @@ def _are_finite(decoded: Mapping[int, Sequence[DecodedChunk]], dtypes: Sequence[
                 return False
             values.append(part.values)
     return find_array(values, INFINITY_BITS) < 0
-
-
-def find_array(arrays: Sequence[Any], masks: Mapping[np.dtype[Any], Any]) -> int:
-    """Return the number of the first array with an element that has all bits of its type's mask, or -1."""
-    from wirecodec.kernels.cpu import support
-
-    columns, found = describe(arrays), len(arrays)
-    for number in np.flatnonzero(columns.kinds < 0).tolist():  # tensors of torch, and arrays with gaps
-        x = dense(arrays[number]).data
-        bits, mask = bits_of(x), masks[x.dtype]
-        if ((bits & mask) == mask).any():
-            found = number
-            break
-    for kind in set(columns.kinds.tolist()) - {-1}:
-        numbers = np.flatnonzero(columns.kinds == kind)
-        places, sizes = read_only(columns.addresses[numbers]), read_only(columns.sizes[numbers])
-        dtype = DTYPES[kind]
-        at = int(support.find_array(places, sizes, nothing(UNSIGNED[dtype.itemsize]), masks[dtype]))
-        found = found if at < 0 else min(found, int(numbers[at]))
-    return found if found < len(arrays) else -1
 
 
 def _sum_in_order(values: Sequence[Array]) -> float:
