@@ -39,6 +39,16 @@ def aligned(size: int, dtype: Any) -> Array:
     return array
 
 
+def aligned_like(arrays: Iterable[Array]) -> list[Array]:
+    """Allocate an array like each one, as ``aligned`` does."""
+    made = []
+    for x in arrays:
+        buffer = np.empty(x.nbytes + 64, np.uint8)
+        first = -buffer.__array_interface__["data"][0] % 64
+        made.append(buffer[first : first + x.nbytes].view(x.dtype).reshape(x.shape))
+    return made
+
+
 def span(head: Array, size: int) -> Array | None:
     """Return the ``size`` elements from the first of ``head`` on, in the array of which it is a part.
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from wirecodec.arrays import Array, Bytes, integers
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.schema import (
@@ -29,8 +31,11 @@ from wirecodec.cpu.guard import Guard
 from wirecodec.errors import SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.pipeline import choose_implementation, open_container
+from wirecodec.registry import index_codecs, transform, value_codecs
 from wirecodec.sparse import SparseTensor, patch_error
 from wirecodec.tensors import any_on_gpu, as_target, on_gpu
+
+_ADDED = "only floats of 16 to 64 bits are added"
 
 
 def decode_add(
@@ -120,6 +125,50 @@ def decode_sum(
     return is_finite
 
 
+def check_values(
+    blob: Any,
+    dtypes: Mapping[str, np.dtype[Any]],
+    *,
+    limits: DecodeLimits,
+    schema: TensorSchema | Schema,
+    finite: bool = False,
+    max_norm: float | None = None,
+) -> tuple[set[str], set[str], set[str]]:
+    """Decode a container on the host, and check its values as ``decode_add`` does, without the addition.
+
+    Args:
+        blob: as for ``decode_add``.
+        dtypes: {name: type of the sums}; of the only tensor if the schema is a tensor's.
+        limits, schema, finite, max_norm: as for ``decode_add``.
+
+    Returns:
+        The names of the index codecs, of the value codecs, and of the transforms, "" for none.
+
+    Raises:
+        WireError: as ``decode_add`` does.
+    """
+    guard = Guard(finite, max_norm)
+    data, header = open_container(blob, limits, sizes_trusted=True)
+    require_floats(header, _ADDED)
+    _refuse_patches(header)
+    if isinstance(schema, Mapping):
+        specs = TensorSpecs(header, schema)
+        check_all(specs, schema)
+        kinds = [dtypes[name] for name in specs.names()]
+    else:
+        check_count(header)
+        check_only(TensorSpecs(header, None), schema)
+        kinds = [*dtypes.values()]
+    guard.check(host.decode_values(data, header, limits), kinds, 1.0)
+    _keep([(data, header)])
+    table, transforms = header.table, np.unique(header.table["dtype"] >> 4).tolist()
+    return (
+        {index_codecs()[number].name for number in np.unique(table["index"]).tolist()},
+        {value_codecs()[number].name for number in np.unique(table["value"]).tolist()},
+        {transform(number).name if number else "" for number in transforms},
+    )
+
+
 def _keep(containers: Sequence[tuple[Bytes, ContainerHeader]]) -> None:
     """Keep the names and shapes of the first container, since all others mostly have the same."""
     for _, header in containers[:1]:
@@ -150,7 +199,7 @@ def _open_all(
         with number_of_container(number if len(blobs) > 1 else None):
             # Sizes are trusted because they are checked against ``out``.
             data, header = open_container(one, limits, sizes_trusted=True)
-            require_floats(header, "only floats of 16 to 64 bits are added")
+            require_floats(header, _ADDED)
             if known is None or not header.has_tensors_of(known):
                 known, targets = header, _find_targets(header, out, schema)
             containers.append((data, header))
@@ -165,10 +214,7 @@ def _find_targets(
     Raises SchemaMismatch if the tensors do not match the schema or the arrays, or if one is a patch.
     Raises ValueError if an array is not one that values can be added to.
     """
-    patches = header.extension.patches()
-    if patches:
-        name = next(islice(TensorSpecs(header, None).names(), patches[0], None))
-        raise patch_error("it is not added", name)
+    _refuse_patches(header)
     if isinstance(out, Mapping):
         specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]
@@ -193,6 +239,14 @@ def _find_targets(
     if columns is None:
         _check_targets(targets, specs)
     return Targets(targets, columns)
+
+
+def _refuse_patches(header: ContainerHeader) -> None:
+    """Raise SchemaMismatch if a tensor is a patch."""
+    patches = header.extension.patches()
+    if patches:
+        name = next(islice(TensorSpecs(header, None).names(), patches[0], None))
+        raise patch_error("it is not added", name)
 
 
 def _check_targets(targets: Sequence[Any], specs: TensorSpecs) -> None:

@@ -7,7 +7,8 @@ CuPy when they are called.
     bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
                             dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
     arguments               as_integer, as_ratio, as_scheme, SchemeLike; index_codecs, value_codecs
-    elements                is_zero, find_zeros, find_nonfinite, has_huge, gpu_are_finite
+    elements                is_zero, find_zeros, find_nonfinite, gpu_are_finite; of many arrays at once
+                            find_nonfinite_array, have_huge
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule, explain_unknown_recipe
     states                  State, copy_of; StateHolder, OpenStep, Stateful, Memory
@@ -16,14 +17,15 @@ CuPy when they are called.
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     interrupts              run_uninterrupted: a function that no signal handler interrupts; Latch, an event
-    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
+    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum;
+                            check_values, which decodes and returns the codecs
     sparse sums             sum_sparse, make_sparse, find_members, index_dtype
     containers              count_stored, the number of stored elements; encode_known, what receivers decode
     sizes of supports       estimate_index_bytes, estimate_union
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
     arithmetic              flushes_denormals
-    memory                  aligned: an array whose sums bypass the caches
+    memory                  aligned, aligned_like: arrays whose sums bypass the caches
     patches of weights      read_tensors, prepare_all, split_patches, check_patch_fits, commit_patch;
                             prepare_replacement, PreparedPatch; digest_state, count_state;
                             Difference, compare_states, write_patch
@@ -40,7 +42,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, aligned, index_dtype, read_only
+from wirecodec.arrays import Array, Bytes, aligned, aligned_like, index_dtype, read_only
 from wirecodec.compilation import is_warm
 from wirecodec.compressor.holder import OpenStep, Stateful, StateHolder
 from wirecodec.compressor.memory import Memory
@@ -51,8 +53,8 @@ from wirecodec.container.inspect import count_stored
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.forms import describe as describe_arrays
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
-from wirecodec.cpu.select import dense
-from wirecodec.decode_into import decode_sum
+from wirecodec.cpu.select import dense, find_array
+from wirecodec.decode_into import check_values, decode_sum
 from wirecodec.element_types import BFLOAT16, DTYPES, dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
@@ -108,6 +110,7 @@ __all__ = [
     "accumulate",
     "accumulate_on_gpu",
     "aligned",
+    "aligned_like",
     "as_bytes",
     "as_flat",
     "as_integer",
@@ -119,6 +122,7 @@ __all__ = [
     "cached_kernels_only",
     "check_keys",
     "check_patch_fits",
+    "check_values",
     "commit_patch",
     "compare_states",
     "copy_of",
@@ -139,6 +143,7 @@ __all__ = [
     "find_match",
     "find_members",
     "find_nonfinite",
+    "find_nonfinite_array",
     "find_zeros",
     "flushes_denormals",
     "gpu_are_finite",
@@ -147,7 +152,7 @@ __all__ = [
     "gpu_count_nonzero",
     "gpu_means",
     "gpu_zeros",
-    "has_huge",
+    "have_huge",
     "index_codecs",
     "index_dtype",
     "is_warm",
@@ -168,7 +173,7 @@ __all__ = [
     "schedule_text",
     "split_patches",
     "sum_sparse",
-    "take_outer_step",
+    "take_outer_steps",
     "top_of_group",
     "unmasked",
     "value_codecs",
@@ -245,19 +250,22 @@ def accumulate(
         raise error.of(name) from None
 
 
-def take_outer_step(
-    parameters: Array,
-    momentum: Array,
-    mean: Array,
-    factors: Array,
-    nesterov: bool,
-    is_first: bool,
-    done: Array,
+def take_outer_steps(
+    rows: Array, dtype: np.dtype[Any], factors: tuple[float, float], nesterov: bool, done: Array
 ) -> None:
-    """Take a step of SGD with momentum on the host, as ``kernels.cpu.outer.take_outer_step``."""
+    """Take a step of SGD with momentum of many tensors of one type on the host, as ``kernels.cpu.outer``.
+
+    Args:
+        rows: (n, 5) i64, addresses, sizes and whether there is a momentum; the caller has checked them.
+        dtype: float32 or float64.
+        factors: momentum and rate.
+        nesterov: whether to apply the momentum once more.
+        done: (1,) i64, tensors that have taken the step; updated, so that another call continues.
+    """
     from wirecodec.kernels.cpu import outer
 
-    outer.take_outer_step(parameters, momentum, mean, factors, nesterov, is_first, done)
+    given = read_only(np.array(factors, dtype))
+    outer.take_outer_steps(read_only(rows), np.empty(0, dtype), given, nesterov, done)
 
 
 def top_of_group(totals: Sequence[AccumulatedGradient], selector: Selector) -> list[Array | None]:
@@ -371,13 +379,17 @@ def find_nonfinite(tensor: Any) -> int:
     return entry.find_nonfinite(tensor)
 
 
-def has_huge(array: Any) -> bool:
-    """Return whether an array on the host has NaN, Inf, or a huge magnitude.
+def find_nonfinite_array(arrays: Sequence[Any]) -> int:
+    """Return the number of the first array on the host that has NaN or Inf, or -1."""
+    return find_array(arrays, elements.INFINITY_BITS)
 
-    That is 2^113 or more in float32, and 2^1009 or more in float64. Sums of fewer than 2^15 other elements
-    are finite.
+
+def have_huge(arrays: Sequence[Any]) -> bool:
+    """Return whether an array on the host has NaN, Inf, or a magnitude from 2^113 or 2^1009 on.
+
+    The first bound is that of float32, the second one that of float64, which arrays must have.
     """
-    return elements.has_huge(dense(array).data)
+    return find_array(arrays, elements.HUGE_BITS) >= 0
 
 
 def gpu_are_finite(bits: Sequence[Any], dtype: np.dtype[Any]) -> Array:

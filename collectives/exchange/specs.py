@@ -40,8 +40,8 @@ def get_limits(specs: Mapping[str, TensorSpec], blobs: Sequence[ByteArray]) -> w
     """
     sizes = [2 * prod(shape) for shape, _ in specs.values()]
     return wc.DecodeLimits(
-        max_bytes=max(len(blob) for blob in blobs),
-        max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes) + sum(sizes) // CHUNK,
+        max_bytes=max(map(len, blobs)),
+        max_entries=sum([max(1, -(-size // CHUNK)) for size in sizes]) + sum(sizes) // CHUNK,
         max_elements=sum(sizes),
         max_dense=sum(sizes),
     )

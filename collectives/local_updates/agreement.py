@@ -20,12 +20,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import wirecodec as wc
-from collectives.allgather import gather_made
 from collectives.channel import ByteArray, Channel
 from collectives.errors import CollectiveError, name_ranks
 from collectives.exchange.specs import get_limits
 from collectives.local_updates.outer import OuterSettings, OuterState
-from collectives.sites.gather import broadcast_from, gather_all
+from collectives.sites.gather import broadcast_from, gather_all, gather_twice
 from collectives.sites.sites import Sites
 
 T = TypeVar("T")
@@ -79,10 +78,10 @@ class StateSummary(NamedTuple):
             token: see the attribute; None to draw one.
             whole: whether the digest is of the whole state, not of some blocks that depend on the round.
         """
-        settings_crc, specs_crc = (
+        settings_crc, specs_crc = [
             zlib.crc32(text.encode("utf-8", "surrogatepass"))
             for text in (settings.describe(), state.describe())
-        )
+        ]
         digest = state.digest() if whole else state.next_digest(settings.every)
         token = secrets.randbits(64) if token is None else token
         return cls(state.round, step, digest, settings_crc, specs_crc, inner_step, token)
@@ -122,12 +121,8 @@ def collect_states(
             return None
         return _DIGEST.pack(digest())
 
-    more: Sequence[ByteArray] | None = None
-    if isinstance(channel, Sites):
-        table = _read(gather_all(channel, pack))
-    else:
-        blobs, more = gather_made(channel, pack, compare)
-        table = _read(blobs)
+    blobs, more = gather_twice(channel, pack, compare)
+    table = _read(blobs)
     if more:
         digests = [_DIGEST.unpack(blob.tobytes())[0] for blob in more]
         table = [row._replace(digest=whole) for row, whole in zip(table, digests, strict=True)]

@@ -15,7 +15,14 @@ import numpy as np
 
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_step import Replacement, rehearse
-from collectives.local_updates.parameters import digest, find_trained, measure_movements, read, write
+from collectives.local_updates.parameters import (
+    digest,
+    find_trained,
+    measure_movements,
+    read,
+    write,
+    write_all,
+)
 
 
 class Anchor:
@@ -65,10 +72,15 @@ class Anchor:
         """Return the sum of the CRC-32 of some of the worker's own parameters, whatever their names."""
         return sum(digest(self.parameters[name]) for name in names) % 2**32
 
+    def digest_state(self) -> int:
+        """Return the digest of the whole state, which must be complete."""
+        return self.state.digest()
+
     def measure_all(self, names: Sequence[str]) -> dict[str, Array]:
         """Return the movements of parameters, with those that are carried."""
         starts = {name: self.state.parameters[name] for name in names}
-        rehearse(x.dtype for x in starts.values())
+        for dtype in {x.dtype for x in starts.values()}:
+            rehearse(dtype)
         movements = measure_movements({name: self.parameters[name] for name in names}, starts)
         for name, x in self.carried.items():
             if name in movements:
@@ -117,11 +129,12 @@ class Anchor:
             raise
 
     def _complete(self) -> None:
-        too_large = ""
+        if self._next is None and not self._stale:
+            return
         if self._next is None:
-            for name in self._stale:
-                if write(self.parameters[name], self.state.parameters[name]):
-                    too_large = name
+            too_large = write_all(
+                self.parameters, [(name, self.state.parameters[name]) for name in self._stale]
+            )
             self._stale = ()
             self._warn(too_large)
             return
@@ -129,9 +142,7 @@ class Anchor:
         self._latest = ref(step)
         self._stale = step.names  # others keep their movements
         try:
-            for name, value in step.values():
-                if write(self.parameters[name], value):
-                    too_large = name
+            too_large = write_all(self.parameters, step.values())
         except Exception:
             self.state, self._next = step.abandon(), None
             self._carry(step, {})

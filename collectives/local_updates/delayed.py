@@ -1,96 +1,23 @@
-"""An exchange of some parameters' movements, at once or in the channel's thread while training goes on."""
+"""Delayed exchanges: in the channel's thread while training goes on, and the queue of their results."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import wirecodec as wc
-from collectives.allreduce import reduce_made
 from collectives.call import counted, skip_exchange
 from collectives.channel import Channel
-from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import Inputs
-from collectives.local_updates.agreement import StateSummary, check_states, collect_states, identify
-from collectives.local_updates.ledger import Ledger
-from collectives.local_updates.outer import OuterSettings
+from collectives.local_updates.agreement import StateSummary
+from collectives.local_updates.ends import Link
+from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import Replacement
-from collectives.local_updates.senders import reduce_by_senders
+from collectives.local_updates.ranks import EXCHANGES, Terms, exchange
 from collectives.sites.sites import Sites
-
-EXCHANGES = 2
-"""Exchanges of the channel in one of these: states, then movements."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Terms of an exchange.
-
-    Attributes:
-        channel: of all ranks.
-        compressor, settings: of this rank.
-        weight: of this rank's movement.
-        by_senders: whether an element's mean is over the ranks that sent it.
-        of_fragment: whether it is of one fragment of several.
-        ledger: of this rank.
-        dropped: how often the ledger's worker has dropped its movements.
-    """
-
-    channel: Channel | Sites
-    compressor: wc.Compressor | CLTk
-    settings: OuterSettings
-    weight: float
-    by_senders: bool
-    of_fragment: bool
-    ledger: Ledger
-    dropped: int
-
-
-def exchange(
-    terms: Terms,
-    summarize: Callable[[], StateSummary],
-    measure: Callable[[], Inputs] | None,
-    digest: Callable[[], int] | None = None,
-    *,
-    commit: bool = True,
-) -> Any:
-    """Compare the ranks' states, and average their movements.
-
-    Args:
-        terms: of the exchange.
-        summarize: returns a summary of this rank's state; if it raises, all ranks raise.
-        measure: returns its movements, likewise, and the same ones after an error. None if no parameter is
-            exchanged, such as of a fragment that is not trained: the ranks then compare their states only.
-        digest: as for ``collect_states``.
-        commit: as for ``allreduce``.
-
-    Returns the means, or without ``commit`` a Pending.
-    """
-    channel, compressor, ledger = terms.channel, terms.compressor, terms.ledger
-    table = collect_states(channel, summarize, terms.settings, digest, of_fragment=terms.of_fragment)
-    check_states(table)
-    ledger.drop()  # no rank has completed it
-    identity = identify(table)
-    if measure is None:
-        ledger.made = ledger.latest = identity
-        return {}
-    doubt = partial(ledger.doubt, identity, measure, terms.dropped)
-    settings: dict[str, Any] = {"weight": terms.weight, "commit": commit, "doubt": doubt}
-    result: Any
-    if isinstance(compressor, CLTk):  # whose ranks send the same elements
-        result = compressor.reduce_made(channel, measure, **settings)
-    elif terms.by_senders:
-        assert isinstance(channel, Channel)
-        result = reduce_by_senders(channel, measure, compressor, **settings)
-    else:
-        result = reduce_made(channel, measure, compressor, **settings)
-    ledger.made = identity
-    if commit:
-        ledger.latest = identity
-    return result
+from collectives.torch.isolation import isolate
 
 
 @dataclass(eq=False)
@@ -163,7 +90,7 @@ def _exchange_counted(
     return exchange(terms, summarize, measure)
 
 
-def _complete_summary(state: Callable[[], StateSummary], compressor: wc.Compressor | CLTk) -> StateSummary:
+def _complete_summary(state: Callable[[], StateSummary], compressor: Any) -> StateSummary:
     return state()._replace(step=compressor.step)
 
 
@@ -183,3 +110,127 @@ def capture(function: Callable[[], Any]) -> Callable[[], Any]:
 
 def _raise(error: Exception) -> Any:
     raise error
+
+
+class DelayedQueue:
+    """Delayed exchanges, in the order in which they run in the channel's thread.
+
+    Args:
+        outer: makes and takes the steps.
+        delay: inner steps between the start of an exchange and its result.
+        link: to the other ranks.
+
+    Attributes:
+        waiting: exchanges whose results were not applied yet.
+        is_idle: whether nothing was submitted to the channel's thread since it was idle.
+    """
+
+    def __init__(self, outer: OuterLoop, delay: int, link: Link) -> None:
+        self._outer, self._delay, self._link = outer, delay, link
+        self.waiting: list[Delayed] = []
+        self.is_idle = True
+        self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
+
+    def make(self, names: Sequence[str]) -> Delayed:
+        """Return an exchange of some parameters, which is not started."""
+        return Delayed(names, self._delay)
+
+    def start(self, one: Delayed, weight: float) -> None:
+        """Start an exchange; if this raises, call ``skip``."""
+        channel = self._link.find()
+        if self._isolated is not channel:
+            channel.worker.drain()  # a skipped exchange counts before this one
+            isolate(channel)
+            self._isolated = channel  # after an error, all ranks try again
+        self.is_idle = False
+        self.waiting = [*self.waiting, one]
+        one.start(
+            self._link.find_rounds(self._outer).make_terms(weight),
+            self._outer.summarize_part(one.names),
+            self._outer.measuring(one.names, in_place=False),
+        )
+
+    def skip(self, one: Delayed | None = None) -> None:
+        """Count an exchange as skipped, after those that still run in the channel's thread.
+
+        Args:
+            one: the exchange, if it was made. If the thread has begun with it, it goes on, and counts.
+        """
+        self.is_idle = False
+        if one is not None:
+            if not one.withdraw():
+                return
+            self.waiting = [other for other in self.waiting if other is not one]  # its result never comes
+        skip(self._link.find())
+
+    def apply_due(self, names: Collection[str] = ()) -> bool:
+        """Apply the results that are due; return whether there were any.
+
+        Args:
+            names: of the parameters that are exchanged next. Results for them are due, too: a state that was
+                saved with other settings may have some.
+        """
+        has_applied, wanted = False, set(names)
+        while self.waiting and (
+            self.waiting[0].left <= 0 or not all(wanted.isdisjoint(one.names) for one in self.waiting)
+        ):
+            self._apply_first()
+            has_applied = True
+        return has_applied
+
+    def replace_own(self) -> None:
+        """Let results replace the worker's own parameters whole, because it has dropped its movement."""
+        for one in self.waiting:
+            one.replaces = True
+
+    def apply_all(self) -> None:
+        """Apply all results, or raise the first error."""
+        while self.waiting:
+            self._apply_first()
+
+    def settle(self) -> None:
+        """Apply all results, and drop the errors."""
+        self.waiting = self.wait()
+        self.apply_all()
+
+    def wait(self) -> list[Delayed]:
+        """Wait for all results; return the exchanges without error."""
+        for one in self.waiting:
+            one.wait()
+        return [one for one in self.waiting if one.error is None and not self._is_begun(one)]
+
+    def restore(self, waiting: Iterable[Delayed]) -> None:
+        """Take a loaded state, after ``wait``."""
+        self.waiting = list(waiting)
+
+    def free_channel(self, finish: Callable[[], None]) -> None:
+        """Call ``apply_all`` or ``settle``, and wait until the channel's thread has no part in the channel.
+
+        The call of an exchange begins so; if this raises, that exchange is skipped.
+        """
+        try:
+            finish()
+            if not self.is_idle:
+                self._link.find().worker.drain()
+        except BaseException:
+            self.skip()
+            raise
+        self.is_idle = True
+
+    def _apply_first(self) -> None:
+        """Wait for the oldest exchange, and apply its result or raise its error."""
+        self._outer.complete()  # an earlier result, if an interrupt came while it was written
+        one = self.waiting[0]
+        one.wait()
+        if one.error is None and not self._is_begun(one):
+            # If this raises, nothing is lost.
+            one.step = self._outer.make_step(one.means, replaces=one.replaces)
+            self._outer.anchor.begin(one.step)
+        self.waiting = self.waiting[1:]  # an interrupt before it leaves one whose step is begun
+        if one.error is not None:
+            raise one.error
+        self._outer.complete()
+
+    def _is_begun(self, one: Delayed) -> bool:
+        """Return whether the result of an exchange is applied, or will be by ``complete``."""
+        return one.step is not None and self._outer.anchor.has_taken(one.step)

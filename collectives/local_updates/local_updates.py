@@ -24,9 +24,8 @@ from collectives.communicator import Communicator
 from collectives.errors import name_kind
 from collectives.exchange.pending import Pending
 from collectives.local_updates.anchor import Anchor
-from collectives.local_updates.compatibility import Link, check_communicator, check_method, check_successor
-from collectives.local_updates.delayed import EXCHANGES
-from collectives.local_updates.delayed_queue import DelayedQueue
+from collectives.local_updates.delayed import DelayedQueue
+from collectives.local_updates.ends import Link, check_communicator, check_method, check_successor
 from collectives.local_updates.fragments import (
     Fragments,
     divide_parameters,
@@ -36,9 +35,10 @@ from collectives.local_updates.fragments import (
 )
 from collectives.local_updates.inner import InnerOptimizer, warn_of_other_tensors
 from collectives.local_updates.outer import Array, OuterSettings
-from collectives.local_updates.outer_loop import OuterLoop
+from collectives.local_updates.outer_loop import OuterLoop, Rounds
 from collectives.local_updates.outer_step import require_finite_step
 from collectives.local_updates.parameters import count_elements, name_arrays, read
+from collectives.local_updates.ranks import EXCHANGES
 from collectives.local_updates.saved_state import (
     list_parameters,
     read_carried,
@@ -150,7 +150,7 @@ class LocalUpdates:
             raise TypeError(f"optimizer is {name_kind(optimizer)}; pass an object with a step(), or None")
         named = name_arrays(named_parameters)
         self._link = Link(wrap_group(comm))
-        self._anchor = Anchor(named, frozen=isinstance(self._link.comm, Sites))
+        self._anchor = Anchor(named, frozen=self._link.kind.is_divided)
         if not self._anchor.parameters:
             raise ValueError(
                 "named_parameters has no parameter that needs a gradient; pass model.named_parameters(),"
@@ -169,18 +169,14 @@ class LocalUpdates:
         self._optimizer = None if optimizer is None else InnerOptimizer(optimizer)
         self._weight = check_weight(weight)
         self._saved_own: tuple[int, list[str]] | None = None  # digest and names of a loaded state, to compare
-        self._outer = OuterLoop(self._anchor, self._settings, self._compressor, self._link.find_channel)
-        self._delayed = DelayedQueue(self._outer, delay, self._link.find_channel)
+        self._outer = OuterLoop(self._anchor, self._settings, self._compressor)
+        self._delayed = DelayedQueue(self._outer, delay, self._link)
         self._is_split = self._has_parts()
         self._schedule = make_schedule(every, len(self._fragments))
 
     def _has_parts(self) -> bool:
         """Return whether an exchange of all parameters is one of each fragment."""
-        return isinstance(self._link.comm, Sites) and len(self._fragments) > 1
-
-    @property
-    def _channel(self) -> Any:
-        return self._link.find_channel()
+        return self._link.kind.is_divided and len(self._fragments) > 1
 
     @property
     def round(self) -> int:
@@ -267,7 +263,7 @@ class LocalUpdates:
                 stacklevel=3,
             )
 
-    @counted(lambda self, *_: self._channel, exchanges=EXCHANGES, is_exclusive=False)
+    @counted(lambda self, *_: self._link.find(), exchanges=EXCHANGES, is_exclusive=False)
     def _end_period(self, closure: Callable[[], Any] | None, fragment: int) -> None:
         """Take the last step before an exchange, and exchange. If it raises, the exchange is skipped."""
         self._take_inner_step(closure)  # which may exchange gradients
@@ -275,8 +271,9 @@ class LocalUpdates:
 
     @exclusive
     def _exchange_due(self, names: list[str]) -> None:
-        self._delayed.apply_due(names)
-        self._outer.exchange(names, self._weight, is_whole=len(self._fragments) == 1)
+        if self._delayed.waiting:
+            self._delayed.apply_due(names)
+        self._link.find_rounds(self._outer).exchange(names, self._weight, is_whole=len(self._fragments) == 1)
 
     def _names_of(self, fragment: int | None = None) -> list[str]:
         """Return the names of a fragment, or of all parameters, that are exchanged."""
@@ -350,7 +347,7 @@ class LocalUpdates:
             self._exchange_part(fragment, weight)
         return None
 
-    @counted(lambda self, *_, **__: self._channel, exchanges=EXCHANGES)
+    @counted(lambda self, *_, **__: self._link.find(), exchanges=EXCHANGES)
     def _exchange_part(
         self, fragment: int | None, weight: float | None, *, commit: bool = True
     ) -> Pending[Any] | None:
@@ -359,7 +356,8 @@ class LocalUpdates:
         self.inner_step = 0
         names, own = self._names_of(fragment), self._weight if weight is None else weight
         is_whole = fragment is None or len(self._fragments) == 1
-        return self._outer.exchange(names, own, is_whole=is_whole, commit=commit)
+        rounds: Rounds = self._link.find_rounds(self._outer)
+        return rounds.exchange(names, own, is_whole=is_whole, commit=commit)
 
     def synchronize(self) -> bool:
         """Give all ranks the state of the rank that has taken part in the most exchanges.
@@ -388,10 +386,10 @@ class LocalUpdates:
             self._delayed.free_channel(self._settle)
         return self._synchronize()
 
-    @counted(lambda self: self._channel, exchanges=EXCHANGES)
+    @counted(lambda self: self._link.find(), exchanges=EXCHANGES)
     def _synchronize(self) -> bool:
         self._compare_model()
-        has_changed = self._outer.synchronize()
+        has_changed: bool = self._link.find_rounds(self._outer).synchronize()
         if (rank := self._link.find_rank()) is not None:
             self._compressor.take_rank(rank)  # another one, if a rank has gone or joined
         return has_changed
@@ -423,12 +421,13 @@ class LocalUpdates:
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
             check_communicator(self._settings, wrapped, self._compressor)
-        check_successor(self._link.comm, wrapped, self._outer.range, self._compressor)
+        check_successor(self._link, wrapped, self._outer.range, self._compressor)
         self._delayed.settle()
         self._outer.complete_round()
-        if isinstance(self._link.comm, StoreComm):
+        if self._link.kind.has_members:
             self._link.comm.abandon()
-        self._link.comm, self._outer.is_compared = wrapped, False
+        self._link.bind(wrapped)
+        self._outer.is_compared = False
         self._is_split = self._has_parts()
 
     def revert(self) -> None:
@@ -488,6 +487,7 @@ class LocalUpdates:
         own, rank = read_own_digest(state), self._link.find_rank()
         self._compressor.load_state_dict(compressor, strict=strict)  # nothing is refused after this line
         self._outer.forget()
+        self._link.rounds = None
         self._anchor.admit(new)
         self._anchor.restore(loaded, carried)
         self._outer.inner_step = steps % self._settings.every  # which may have been larger

@@ -77,7 +77,7 @@ class OuterSettings:
 
     def describe(self) -> str:
         """Return what ranks must agree on, a line per setting."""
-        return "\n".join(f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
+        return "\n".join([f"{one.name}={getattr(self, one.name)!r}" for one in fields(self)])
 
     @property
     def fragment_count(self) -> int:
@@ -113,8 +113,8 @@ class OuterState:
 
     def describe(self) -> str:
         """Return names, shapes and types of the parameters, on which ranks must agree, as text."""
-        named = sorted(self.parameters.items(), key=lambda item: item[0].encode())
-        return repr([(name, x.shape, x.dtype.name) for name, x in named])
+        named, known = sorted(self.parameters, key=str.encode), self.parameters
+        return repr([(name, known[name].shape, known[name].dtype.name) for name in named])
 
     def digest(self, part: int = 0, parts: int = 1) -> int:
         """Return a CRC-32 of names and arrays, by which ranks compare their states.
@@ -143,6 +143,6 @@ class OuterState:
         Every block has its turn in ``CHECKED_STEPS`` steps of a worker, or in each round if ``every`` is not
         smaller.
         """
-        size = sum(x.nbytes for kind in (self.parameters, self.momenta) for x in kind.values())
+        size = sum([x.nbytes for kind in (self.parameters, self.momenta) for x in kind.values()])
         parts = max(1, CHECKED_STEPS // every) if size >= MIN_DIVIDED else 1
         return self.digest(self.round % parts, parts)

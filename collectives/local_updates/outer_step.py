@@ -5,8 +5,8 @@ With the mean movement d = mean(start - end) as gradient, momentum m and rate a,
     m' = momentum * m + d
     parameters' = parameters - a * (d + momentum * m'  if nesterov, else  m')
 
-A step that was interrupted is continued by the next call: each tensor's step is one call of a kernel, which
-also counts it.
+A step that was interrupted is continued by the next call: the steps of all tensors of one type are one call
+of a kernel, which also counts them.
 
 Source:
     Douillard et al., 2023, DiLoCo, Algorithm 1, lines 12 to 14.
@@ -14,14 +14,15 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from collectives.errors import CollectiveError
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
-from wirecodec.interop import find_nonfinite, has_huge, read_only, take_outer_step
+from wirecodec.interop import DTYPES, describe_arrays, find_nonfinite, have_huge, take_outer_steps
 
 MAX_RATE = 1000.0
 """Largest rate at which a step is known to be finite if its arrays have no huge element."""
@@ -56,10 +57,9 @@ class Replacement:
         self._before, self.after, self.carried = before, after, carried
         self.names = list(after.parameters if names is None else names)
 
-    def values(self) -> Iterator[tuple[str, Array]]:
-        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
-        for name in self.names:
-            yield name, self.after.parameters[name]
+    def values(self) -> Iterable[tuple[str, Array]]:
+        """Take the step, and return (name, next parameters). Another call continues, and returns all."""
+        return [(name, self.after.parameters[name]) for name in self.names]
 
     def abandon(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""
@@ -77,43 +77,50 @@ class OuterStep(Replacement):
     """
 
     def __init__(self, state: OuterState, means: Mapping[str, Array], settings: OuterSettings) -> None:
-        parameters = {name: _own(x) if name in means else x for name, x in state.parameters.items()}
-        momenta = {}
+        parameters, momenta = _own(state.parameters, means), dict[str, Array]()
         if settings.momentum:
             for name, x in parameters.items():
-                if name in state.momenta:
-                    momenta[name] = _own(state.momenta[name]) if name in means else state.momenta[name]
-                else:
+                if name not in state.momenta:
                     momenta[name] = np.empty_like(x) if name in means else np.zeros_like(x)
+            momenta = {**_own(state.momenta, means), **momenta}
         moved = [name for name in parameters if name in means]
         super().__init__(state, OuterState(state.round + 1, parameters, momenta), moved)
         self._means, self._settings = means, settings
-        self._done = np.zeros(1, np.int64)  # tensors that have taken the step
+        self._done = np.zeros(len(DTYPES), np.int64)  # tensors of each type that have taken the step
 
-    def values(self) -> Iterator[tuple[str, Array]]:
-        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
-        for number, name in enumerate(self.names):
-            if number == self._done[0]:
-                self._move(name)
-            yield name, self.after.parameters[name]
+    def values(self) -> Iterable[tuple[str, Array]]:
+        """Take the step, and return (name, next parameters). Another call continues, and returns all."""
+        if self._done.sum() < len(self.names):
+            self._move()
+        return [(name, self.after.parameters[name]) for name in self.names]
 
     def abandon(self) -> OuterState:
         """Take the rest of the step, and return its values in the old round: ``synchronize`` is needed.
 
         Values before the step are lost. All ranks that could not write their parameters have the same ones.
         """
-        for _ in self.values():
-            pass
+        self.values()
         return OuterState(self._before.round, self.after.parameters, self.after.momenta)
 
-    def _move(self, name: str) -> None:
-        """Take the step of one tensor, and count it."""
-        x, settings = self.after.parameters[name].reshape(-1), self._settings
-        momentum = self.after.momenta[name].reshape(-1) if settings.momentum else np.empty(0, x.dtype)
-        factors = read_only(np.array([settings.momentum, settings.rate], x.dtype))
-        is_first = name not in self._before.momenta
-        mean = read_only(self._means[name].reshape(-1))
-        take_outer_step(x, momentum, mean, factors, settings.nesterov, is_first, self._done)
+    def _move(self) -> None:
+        """Take the steps of the tensors that have not taken them."""
+        settings, names, n = self._settings, self.names, len(self.names)
+        given = [self.after.parameters[name] for name in names]
+        momenta = [self.after.momenta[name] for name in names] if settings.momentum else []
+        means = [np.ascontiguousarray(self._means[name]) for name in names]
+        columns = describe_arrays([*given, *means, *momenta])
+        kinds, sizes = columns.kinds.reshape(-1, n), columns.sizes.reshape(-1, n)
+        if (kinds != kinds[0]).any() or (sizes != sizes[0]).any() or kinds.min() < 0:
+            raise ValueError("a mean has another size or type than its parameter")
+        rows = np.zeros((n, 5), np.int64)
+        rows[:, 0], rows[:, 2] = columns.addresses[:n], columns.addresses[n : 2 * n]
+        rows[:, 1] = columns.addresses[2 * n :] if momenta else 0
+        rows[:, 3], rows[:, 4] = sizes[0], [name in self._before.momenta for name in names]
+        for kind in np.unique(kinds).tolist():
+            of_kind, done = rows[kinds[0] == kind], self._done[kind : kind + 1]
+            take_outer_steps(
+                of_kind, DTYPES[kind], (settings.momentum, settings.rate), settings.nesterov, done
+            )
 
 
 def check_step(state: OuterState, means: Mapping[str, Array], settings: OuterSettings) -> None:
@@ -122,11 +129,12 @@ def check_step(state: OuterState, means: Mapping[str, Array], settings: OuterSet
     Args:
         state, means, settings: as for ``OuterStep``; nothing changes.
     """
+    given = [*means.values(), *[state.parameters[name] for name in means]]
+    given += [state.momenta[name] for name in means if name in state.momenta]
+    if settings.rate <= MAX_RATE and not have_huge(given):
+        return
     for name, mean in means.items():
         x, momentum = state.parameters[name], state.momenta.get(name)
-        given = [mean, x] if momentum is None else [mean, x, momentum]
-        if settings.rate <= MAX_RATE and not any(map(has_huge, given)):
-            continue
         if find_nonfinite(mean) >= 0:  # some schemes carry NaN
             raise CollectiveError(f"tensor {name!r}: the result is not finite", reason="value")
         flat = None if momentum is None else momentum.reshape(-1)
@@ -160,16 +168,22 @@ def _is_finite(x: Array, momentum: Array | None, mean: Array, settings: OuterSet
     return True
 
 
-def rehearse(dtypes: Iterable[np.dtype[Any]]) -> None:
-    """Compile the kernel of a step for some types, inside the guard of the exchange that comes before it."""
+@cache
+def rehearse(dtype: np.dtype[Any]) -> None:
+    """Compile the kernels of a step for a type, inside the guard of the exchange that comes before it."""
     settings = OuterSettings(every=1, rate=1.0, momentum=0.0, nesterov=False)
-    for dtype in set(dtypes):
-        empty = np.empty(0, dtype)
-        state = OuterState(0, {"": empty})
-        check_step(state, {"": empty}, settings)
-        OuterStep(state, {"": empty}, settings).abandon()
+    empty = np.empty(0, dtype)
+    state = OuterState(0, {"": empty})
+    check_step(state, {"": empty}, settings)
+    _is_finite(empty, None, empty, settings)
+    OuterStep(state, {"": empty}, settings).abandon()
 
 
-def _own(x: Array) -> Array:
-    """Return an array that can be changed in place, in row-major order: a copy if need be."""
-    return x if x.flags.c_contiguous and x.flags.writeable else np.array(x, order="C")
+def _own(arrays: Mapping[str, Array], names: Container[str]) -> dict[str, Array]:
+    """Return arrays of which those with some names can be changed in place, in row-major order."""
+    return {
+        name: x
+        if name not in names or (x.flags.c_contiguous and x.flags.writeable)
+        else np.array(x, order="C")
+        for name, x in arrays.items()
+    }

@@ -7,7 +7,7 @@ contribution has it. So nothing is lost, and the peer is up to date.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,8 +20,8 @@ from collectives.errors import CollectiveError, Refused
 from collectives.exchange.encoding import Encoding, get_text
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.specs import describe
-from collectives.local_updates.anchor import Anchor
-from collectives.local_updates.outer import Array, OuterSettings, OuterState
+from collectives.local_updates.outer import Array, OuterState
+from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import OuterStep, Replacement, check_step
 from collectives.local_updates.shared_state import check_size, hash_state, pack_state, unpack_state
 from collectives.store.communicator import StoreComm
@@ -34,42 +34,37 @@ _GONE = "sequence", "transport"
 """Reasons of an error of a round that cannot be read any more."""
 
 
-class StoreLoop:
-    """Outer loop of a peer over a StoreComm.
+class StoreRounds:
+    """Rounds of a peer over a StoreComm.
 
     Args:
-        anchor: parameters and outer state.
-        settings: of the outer optimizer.
-        compressor: of the movements.
-        comm: of the run.
-        make_step: returns the step of the outer optimizer for {name: mean}, with this peer's own share unless
-            ``replaces`` is True.
+        outer: the worker's outer loop.
+        end: the StoreComm.
 
     Attributes:
-        comm: of the run.
+        end: the same.
     """
 
-    def __init__(
-        self,
-        anchor: Anchor,
-        settings: OuterSettings,
-        compressor: wc.Compressor,
-        comm: StoreComm,
-        make_step: Callable[..., Replacement],
-    ) -> None:
-        self._anchor, self._settings, self._compressor = anchor, settings, compressor
-        self.comm, self._make_step = comm, make_step
+    def __init__(self, outer: OuterLoop, end: StoreComm) -> None:
+        self._anchor, self._settings, self._compressor = outer.anchor, outer.settings, outer.compressor
+        self._outer, self.end = outer, end
+        outer.rest = self
         self._digest: tuple[OuterState, bytes] | None = None
         self._rest: list[Callable[[], None]] = []  # to do after a round
 
-    def exchange(self, weight: float) -> None:
-        """Take part in the next round with this peer's movements, and take the step of its members.
+    def exchange(self, names: Sequence[str], weight: float, *, is_whole: bool, commit: bool = True) -> None:
+        """Take part in the next round with all of this peer's movements, and take the step of its members.
 
         Raises CollectiveError if this peer was refused, after it has taken that step; if the round is void or
         its step is not finite, on all peers; or if the store fails or the members differ, before any step.
         """
-        comm, anchor = self.comm, self._anchor
-        self.complete()
+        if not commit:
+            raise ValueError("commit=False has no meaning over a StoreComm, whose members have counted")
+        comm, anchor = self.end, self._anchor
+        self._outer.complete()
+        self._outer.require_no_new()
+        self._outer.check_loaded(is_due=True)
+        self._outer.ledger.drop()  # the peers of a store have another history
         self._check_size()
         comm.settle()
         self._catch_up()
@@ -92,7 +87,7 @@ class StoreLoop:
             taken.conclude(counts=False)
             raise
         replaces = weight == 0
-        step = self._make_step(means, replaces=replaces) if counts else self._take_over(means)
+        step = self._outer.make_step(means, replaces=replaces) if counts else self._take_over(means)
         self._rest = [
             partial(taken.close, counts=counts),
             partial(setattr, anchor, "carried", {} if counts else moved),
@@ -107,8 +102,8 @@ class StoreLoop:
 
     def settle(self) -> None:
         """Learn the result of a round from which an exception has broken off, and take its step."""
-        if self.comm.is_open:
-            self.comm.settle()
+        if self.end.is_open:
+            self.end.settle()
             self._catch_up()
 
     def complete(self) -> None:
@@ -132,8 +127,14 @@ class StoreLoop:
 
     def synchronize(self) -> bool:
         """Take the state of the run, or begin it with this peer's; return whether the state has changed."""
-        comm = self.comm
-        self.complete()
+        self._outer.complete()
+        self._outer.ledger.drop()
+        has_changed = self._take_state_of_run()
+        self._outer.inner_step = 0
+        return has_changed
+
+    def _take_state_of_run(self) -> bool:
+        comm = self.end
         self._check_size()
         comm.settle()
         self._anchor.complete()
@@ -154,12 +155,12 @@ class StoreLoop:
         return False
 
     def _check_size(self) -> None:
-        limit, has_momenta = self.comm.rules.max_bytes, self._settings.momentum > 0
+        limit, has_momenta = self.end.rules.max_bytes, self._settings.momentum > 0
         check_size(self._anchor.state, limit, has_momenta=has_momenta)
 
     def _catch_up(self) -> None:
         """Take the steps of rounds that are decided without this peer."""
-        comm = self.comm
+        comm = self.end
         while True:
             number = comm.locate()
             local, terms, check = self._describe(number)
@@ -183,11 +184,11 @@ class StoreLoop:
             self._rest = [
                 partial(setattr, self._anchor, "carried", self._measure()),
                 partial(self._take, step),
-                partial(self.comm.conclude, outcome, None),
+                partial(self.end.conclude, outcome, None),
             ]
             self.complete()
         else:
-            self.comm.conclude(outcome, None)
+            self.end.conclude(outcome, None)
 
     def _take_over(self, means: Mapping[str, Any]) -> Replacement:
         """Return the step of the members, after which this peer's parameters are the common ones."""
@@ -226,7 +227,7 @@ class StoreLoop:
         Args:
             at_least: the first round whose state is of use.
         """
-        comm = self.comm
+        comm = self.end
         newest = comm.find_newest()
         found = self._find_state(newest, at_least) if newest is not None else None
         if found is None and at_least == 0 and newest is not None and not self._may_begin(newest):
@@ -254,12 +255,12 @@ class StoreLoop:
 
     def _may_begin(self, newest: int) -> bool:
         """Return whether the first state of a run that has rounds is known, or is that of this peer."""
-        if self.comm.states.has_start():
+        if self.end.states.has_start():
             return True
         for number in range(newest + 1):
             _, terms, check = self._describe(number)
             try:
-                outcome = self.comm.read_round(terms, check, number=number)
+                outcome = self.end.read_round(terms, check, number=number)
             except CollectiveError:
                 return False
             if outcome is not None and outcome.contributions:
@@ -271,13 +272,13 @@ class StoreLoop:
         provisional = None
         sizes = [x.nbytes for x in self._anchor.state.parameters.values()]
         limit = 4 * sum(sizes) + 1024 * len(sizes) + 4096  # parameters, momenta, and what a container adds
-        for number, body in self.comm.states.read_newest(limit, newest + 1):
+        for number, body in self.end.states.read_newest(limit, newest + 1):
             if number < at_least:
                 continue
             try:
                 state = unpack_state(body, self._anchor.state)
                 _, terms, check = self._describe(number, state)
-                outcome = self.comm.read_round(terms, check, number=number)
+                outcome = self.end.read_round(terms, check, number=number)
             except (Refused, CollectiveError):
                 continue
             if outcome is not None and outcome.contributions:
@@ -301,7 +302,7 @@ class StoreLoop:
         )
         local = Encoding(specs=specs, bare=False, named=True, operand=operand)
         digest = self._hash() if state is self._anchor.state else hash_state(state)
-        return local, Terms(header, digest), make_check(specs, self._compressor, self.comm.rules, named=True)
+        return local, Terms(header, digest), make_check(specs, self._compressor, self.end.rules, named=True)
 
     @property
     def _unit(self) -> str:
@@ -325,11 +326,11 @@ class StoreLoop:
     def _publish(self, taken: Taken) -> None:
         """Publish the state for peers that join, if it is this peer's turn."""
         following = taken.outcome.number + 1
-        turn, rest = divmod(following, self.comm.publish_every)
+        turn, rest = divmod(following, self.end.publish_every)
         if not rest and taken.rank == turn % len(taken.outcome.contributions):
             with suppress(CollectiveError):  # of the store: the next publisher has its turn
                 state = pack_state(self._anchor.state)
-                self.comm.states.publish(following, state, self.comm.publish_every)
+                self.end.states.publish(following, state, self.end.publish_every)
 
 
 def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:

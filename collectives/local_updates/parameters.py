@@ -19,7 +19,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.local_updates.outer import Array
 from collectives.torch.arguments import require_distinct
-from wirecodec.interop import aligned, describe_overlap, dtype_named, local_shard
+from wirecodec.interop import aligned_like, describe_overlap, dtype_named, local_shard
 
 
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
@@ -121,6 +121,21 @@ def write(parameter: Any, value: Array) -> bool:
     return fitting is not value
 
 
+def write_all(parameters: Mapping[str, Any], values: Iterable[tuple[str, Array]]) -> str:
+    """Set parameters in place by name, as ``write``.
+
+    Returns the name of one that got the largest value of its type in place of a larger one, or "".
+    """
+    too_large = ""
+    for name, value in values:
+        parameter = parameters[name]
+        if type(parameter) is np.ndarray and parameter.dtype == value.dtype:
+            parameter[...] = value
+        elif write(parameter, value):
+            too_large = name
+    return too_large
+
+
 def digest(parameter: Any) -> int:
     """Return the CRC-32 of a parameter as float32 or float64."""
     return zlib.crc32(np.ascontiguousarray(_view(parameter)).reshape(-1).view(np.uint8).data)
@@ -135,17 +150,18 @@ def measure_movements(parameters: Mapping[str, Any], starts: Mapping[str, Array]
 
     Raises EncodeError if a parameter has got another shape.
     """
-    movements = {}
+    movements = dict(zip(parameters, aligned_like([starts[name] for name in parameters]), strict=True))
     for name, parameter in parameters.items():
-        start, present = starts[name], _view(parameter)
+        start = starts[name]
+        is_same = type(parameter) is np.ndarray and parameter.dtype == start.dtype
+        present = parameter if is_same else _view(parameter)
         if present.shape != start.shape:  # NumPy would repeat the elements of some shapes
             raise wc.EncodeError(
                 f"the shape is {present.shape}, and was {start.shape}; make a new LocalUpdates after a"
                 " parameter has got another shape",
                 tensor=name,
             )
-        movements[name] = aligned(start.size, start.dtype).reshape(start.shape)
-        np.subtract(round_to(parameter, start), present, out=movements[name])
+        np.subtract(start if is_same else round_to(parameter, start), present, out=movements[name])
     return movements
 
 

@@ -45,7 +45,7 @@ def check_size(state: OuterState, limit: int, *, has_momenta: bool) -> None:
         limit: ``max_bytes`` of the run.
         has_momenta: whether states have momenta, now or later.
     """
-    one = sum(x.nbytes + _MAX_ENTRY + 9 * x.ndim for x in state.parameters.values())
+    one = sum([x.nbytes + _MAX_ENTRY + 9 * x.ndim for x in state.parameters.values()])
     size = one * (2 if has_momenta else 1) + _MAX_HEAD
     if size > limit:
         raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
 from collectives.allgather import gather_made
@@ -25,8 +25,22 @@ def gather_all(comm: Channel | Sites, make: Make) -> list[bytes]:
         comm: all ranks call this together.
         make: makes this rank's bytes; if it raises, all ranks raise CollectiveError.
     """
+    return [bytes(blob) for blob in gather_twice(comm, make)[0]]
+
+
+def gather_twice(
+    comm: Channel | Sites, make: Make, follow: Callable[[list[ByteArray]], bytes | None] | None = None
+) -> tuple[Sequence[ByteArray | bytes], Sequence[ByteArray]]:
+    """Gather the bytes of all ranks as ``gather_all``, and then further bytes if these need them.
+
+    Args:
+        comm, make: as for ``gather_all``.
+        follow: as for ``gather_made``. It is not called over Sites.
+
+    Returns the bytes of all ranks, and the further bytes of all ranks or nothing.
+    """
     if not isinstance(comm, Sites):
-        return [blob.tobytes() for blob in gather_made(comm, make)[0]]
+        return gather_made(comm, make, follow)
 
     def join(rows: list[ByteArray]) -> bytes:
         return b"".join(_LENGTH.pack(len(blob)) + blob.tobytes() for blob in rows)
@@ -37,7 +51,7 @@ def gather_all(comm: Channel | Sites, make: Make) -> list[bytes]:
             raise _made_another_call()
         return [group[site] for site in range(comm.across.size) for group in groups]
 
-    return _relay(comm, make, join, read, "of all ranks")
+    return _relay(comm, make, join, read, "of all ranks"), []
 
 
 def _made_another_call() -> CollectiveError:

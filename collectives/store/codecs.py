@@ -47,8 +47,15 @@ class Codecs:
         transforms = {"" if one.transform is None else one.transform.name for one in schemes}
         return cls(frozenset(index), frozenset(value), frozenset({"", *transforms}))
 
-    def check(self, payload: ByteArray) -> None:
-        """Raise Refused with code "codec" if a valid container has another codec or transform."""
+    def check(self, payload: ByteArray, index: set[str], value: set[str], transform: set[str]) -> None:
+        """Raise Refused with code "codec" if a valid container has another codec or transform.
+
+        Args:
+            payload: the container.
+            index, value, transform: names of those that it has.
+        """
+        if index <= self.index and value <= self.value and transform <= self.transform:
+            return
         for entry in wc.inspect(payload).entries:
             is_own = (
                 self.index.issuperset(entry.index.split("+"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -26,6 +27,7 @@ HEAD = HEADER_SIZE + len(NO_STATE)
 MAX_TEXT = 1024
 """Bytes of the text of a peer that cannot contribute."""
 _COMPARED = ("operation", "reduction", "algorithm", "dtype", "elements", "signature", "scheme")
+_get_compared = attrgetter(*_COMPARED)
 
 Check = Callable[["ByteArray", Header], None]
 """Checks a payload under its header; raises WireError if it must be refused."""
@@ -46,7 +48,7 @@ class Terms:
     @property
     def key(self) -> tuple[object, ...]:
         """Values that are equal for equal terms."""
-        return (*(getattr(self.header, field) for field in _COMPARED), self.state)
+        return (*_get_compared(self.header), self.state)
 
     def find_difference(self, other: Terms) -> str:
         """Return the reason of a CollectiveError for other terms."""

@@ -47,15 +47,12 @@ class _Opened:
     Attributes:
         path: of it.
         descriptors: one, or none where Python cannot open in a folder.
+        fd: the descriptor, or None.
     """
 
     path: str
     descriptors: _Descriptors
-
-    @property
-    def fd(self) -> int | None:
-        """Descriptor of the folder, or None."""
-        return self.descriptors[0] if self.descriptors else None
+    fd: int | None
 
     def at(self, base: str) -> str:
         """Return the name by which functions with ``dir_fd`` take an entry."""
@@ -73,14 +70,14 @@ class _Opened:
         if self.fd is None:
             if not stat.S_ISDIR(self.stat(base).st_mode):
                 raise NotADirectoryError(path)
-            return _Opened(path, descriptors)
+            return _Opened(path, descriptors, None)
         try:
-            descriptors.open(base, os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW, dir_fd=self.fd)
+            fd = descriptors.open(base, os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW, dir_fd=self.fd)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise NotADirectoryError(path) from error
             raise
-        return _Opened(path, descriptors)
+        return _Opened(path, descriptors, fd)
 
     def make(self, base: str) -> _Opened:
         """Open a folder in this one, after making it; what is in its place, and no folder, is removed."""
@@ -127,11 +124,8 @@ class _Opened:
             for one in os.listdir(opened.path if opened.fd is None else opened.fd):
                 opened.remove(one)
         finally:
-            opened.close()
+            opened.descriptors.close()
         os.rmdir(self.at(base), dir_fd=self.fd)
-
-    def close(self) -> None:
-        self.descriptors.close()
 
 
 class LocalFolder(Folder):
@@ -149,8 +143,8 @@ class LocalFolder(Folder):
             try:
                 opened = outer.make(base)
             finally:
-                outer.close()
-        opened.close()
+                outer.descriptors.close()
+        opened.descriptors.close()
 
     def read(self, path: str, limit: int) -> bytes:
         """Read at most ``limit`` bytes of an object."""
@@ -209,10 +203,8 @@ class LocalFolder(Folder):
             folder.remove(base)
 
     def _open_root(self) -> _Opened:
-        descriptors = _Descriptors()
-        if _CAN_OPEN_IN:
-            descriptors.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
-        return _Opened(self.root, descriptors)
+        descriptors, flags = _Descriptors(), os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+        return _Opened(self.root, descriptors, descriptors.open(self.root, flags) if _CAN_OPEN_IN else None)
 
     @contextmanager
     def _open(self, path: str) -> Iterator[_Opened]:
@@ -222,10 +214,10 @@ class LocalFolder(Folder):
             for base in filter(None, path.split("/")):
                 outer = opened
                 opened = outer.enter(base)
-                outer.close()
+                outer.descriptors.close()
             yield opened
         finally:
-            opened.close()
+            opened.descriptors.close()
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[_Opened, str]]:

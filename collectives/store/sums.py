@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,9 +24,8 @@ from collectives.store.contribution import NO_STATE, Check, Terms
 from collectives.store.rounds import Outcome
 from collectives.store.rules import Rules
 from collectives.sums.gathered import sum_gathered
-from collectives.transport.reduce import accumulator_dtype
 from collectives.transport.weights import Weights, check_weight
-from wirecodec.interop import decode_many_to, decode_to
+from wirecodec.interop import check_values, decode_many_to, decode_to
 
 REASONS = {1: "encode", 2: "value", 3: "argument"}
 
@@ -97,22 +95,19 @@ def make_check(
         rules: of the run.
         named: whether containers have named tensors.
     """
-    scratch: dict[str, Any] = {}
     codecs = Codecs.of(scheme)
+    dtypes = {name: np.result_type(dtype, np.float32) for name, (_, dtype) in specs.items()}
 
     def check(payload: ByteArray, _header: Header) -> None:
-        if not scratch:
-            for name, (shape, dtype) in specs.items():
-                scratch[name] = np.zeros(prod(shape), accumulator_dtype(dtype))
-        wc.decode_add(
+        found = check_values(
             payload,
-            scratch if named else scratch[ONLY],
+            dtypes,
             limits=get_limits(specs, [payload]),
             schema=specs if named else specs[ONLY],
             finite=True,
             max_norm=rules.max_norm,
         )
-        codecs.check(payload)
+        codecs.check(payload, *found)
 
     return check
 

@@ -33,13 +33,13 @@ class Weights:
         largest = max(weights)
         if largest == 0:
             return None
-        taking_part = sum(weight > 0 for weight in weights)
-        if mean and all(weight in (0, largest) for weight in weights):
-            factors = tuple(float(weight > 0) for weight in weights)
+        taking_part = len(weights) - weights.count(0)
+        if mean and {*weights} <= {0, largest}:
+            factors = tuple([float(weight > 0) for weight in weights])
         else:
             exponent = 1 - math.frexp(largest)[1] if mean else 0
-            factors = tuple(math.ldexp(weight, exponent) for weight in weights)
-        has_factors = any(factor != 1 for factor in factors)
+            factors = tuple([math.ldexp(weight, exponent) for weight in weights])
+        has_factors = factors.count(1) < len(factors)
         divisor = (math.fsum(factors) if has_factors else taking_part) if mean else 1
         return cls(float(divisor), factors if has_factors else ())
 

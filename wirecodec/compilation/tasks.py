@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import Array, read_only
+from wirecodec.arrays import UNSIGNED, Array, nothing, read_only
 from wirecodec.compilation.inputs import SAMPLED, SMALL, make_large_tensor, make_supports, make_tensors
 from wirecodec.compressor import Compressor
 from wirecodec.container.checksum import MIN_KERNEL_BYTES, compute_checksum
@@ -26,6 +26,7 @@ from wirecodec.index.base import IndexChoice
 from wirecodec.index.raw import RawIndex
 from wirecodec.pipeline import decode, encode, encode_many
 from wirecodec.select.all import All
+from wirecodec.select.base import HUGE_BITS
 from wirecodec.select.nonzero import NonZero
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, list_feedback
 from wirecodec.settings.rules import Key
@@ -105,7 +106,7 @@ def list_groups(job: Job) -> list[list[Task]]:
         if job.grouped:
             whole.append(partial(_take_grouped_steps, scheme, tensors, job))
     if job.feedback is not None:
-        whole.append(partial(_take_outer_step, job.dtype))
+        whole.append(partial(_take_outer_steps, job.dtype))
     if isinstance(job.scheme.index, IndexChoice):
         whole += [partial(_choose, job.scheme.index, indices, d) for d, indices in make_supports()]
     whole.append(partial(compute_checksum, np.zeros(MIN_KERNEL_BYTES, np.uint8), 0, MIN_KERNEL_BYTES))
@@ -212,12 +213,15 @@ def _take_grouped_steps(scheme: Scheme, tensors: Mapping[str, Array], job: Job) 
             compressor.compress(tensors)
 
 
-def _take_outer_step(dtype: np.dtype[Any]) -> None:
-    """Take a step of the outer optimizer of local updates, whose parameters are float32 or float64."""
-    from wirecodec.kernels.cpu.outer import take_outer_step
+def _take_outer_steps(dtype: np.dtype[Any]) -> None:
+    """Check and take a step of the outer optimizer of local updates, with float32 or float64 parameters."""
+    from wirecodec.kernels.cpu import outer, support
 
-    x, done = np.zeros(1, np.result_type(dtype, np.float32)), np.zeros(1, np.int64)
-    take_outer_step(x.copy(), x.copy(), read_only(x), read_only(np.ones(2, x.dtype)), False, True, done)
+    wide = np.result_type(dtype, np.float32)
+    rows, factors = read_only(np.zeros((0, 5), np.int64)), read_only(np.ones(2, wide))
+    outer.take_outer_steps(rows, np.empty(0, wide), factors, False, np.zeros(1, np.int64))
+    addresses = read_only(np.zeros(0, np.int64))
+    support.find_array(addresses, addresses, nothing(UNSIGNED[wide.itemsize]), HUGE_BITS[wide])
 
 
 def _select_in_threads(job: Job) -> None:

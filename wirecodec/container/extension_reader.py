@@ -61,10 +61,12 @@ class ExtensionReader:
     Attributes:
         bodies: of its known records by type; empty without a block.
         is_kept: whether names and shapes are short enough to be kept as objects.
+        tensors: number of tensors; None without a block, so that each key of the table is one.
     """
 
     bodies: Mapping[int, memoryview]
     is_kept: bool = False
+    tensors: int | None = None
 
     def keep(self) -> None:
         """Keep names and shapes, which the next container may have, too. Call it for a valid container."""
@@ -163,12 +165,7 @@ class ExtensionReader:
 
     def count(self, spans: Spans) -> int:
         """Count the tensors."""
-        joined = np.frombuffer(self.bodies.get(JOINED, b""), MEMBER)
-        return (
-            int(spans.keys.size)
-            + sum(len(group) - 1 for group in self.groups())
-            + int(np.count_nonzero(joined["key"] != joined["first"]))
-        )
+        return int(spans.keys.size) if self.tensors is None else self.tensors
 
     def transformed(self, spans: Spans) -> Array:
         """Return the keys of the tensors stored as coefficients, (n,) u32; those of joined vectors last."""
@@ -203,9 +200,8 @@ def read(
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(extension, spans)
     _check_types(extension, spans)
-    shares = extension.is_fused or extension.is_joined
-    if not shares and is_short(extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size):
-        extension = replace(extension, is_kept=True)
+    is_kept = is_short(extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size)
+    extension = replace(extension, is_kept=is_kept, tensors=int(keys.size))
     if extension.is_named:
         check_names(extension.bodies[NAMES], keys.size, kept=extension.is_kept)
     if SHAPES in extension.bodies:

@@ -136,7 +136,7 @@ def check_all(specs: TensorSpecs, schema: Schema | None) -> None:
     """Raise SchemaMismatch unless names, then shapes, then dtypes match the schema."""
     if schema is not None:
         check_names(specs, schema)
-        _matches((spec, schema[spec.name]) for spec in specs)
+        _matches(zip(specs, map(schema.__getitem__, specs.names()), strict=True))
         _check_digest(specs)
 
 
@@ -165,7 +165,8 @@ def _matches(pairs: Iterable[tuple[TensorSpec, TensorSchema]]) -> None:
     wrong: dict[str, str] = {}
     try:
         for spec, (shape, dtype) in pairs:
-            dims, kind = _dimensions(shape), element_dtype_named(dtype)
+            is_same = isinstance(dtype, np.dtype) and dtype == spec.dtype
+            dims, kind = _dimensions(shape), spec.dtype if is_same else element_dtype_named(dtype)
             if spec.shape != dims:
                 what = f"tensor {spec.name!r} has shape {spec.shape}; the schema has {dims}"
                 wrong.setdefault("schema-shape", what)

@@ -8,19 +8,23 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
+from wirecodec.container.reader import ContainerHeader
 from wirecodec.cpu import fast  # noqa: F401 - fills the table of fast forms
 from wirecodec.cpu.add import add, average
+from wirecodec.cpu.chunk_store import DecodedChunks
 from wirecodec.cpu.columns import ArrayColumns
-from wirecodec.cpu.decode import only_tensor_of, tensors_of
+from wirecodec.cpu.decode import decode_chunks, only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
-from wirecodec.cpu.forms import MIN_TENSORS, describe, is_on
+from wirecodec.cpu.forms import MIN_TENSORS, current, describe, is_on
 from wirecodec.cpu.step import step
 from wirecodec.element_types import DTYPES
+from wirecodec.limits import DecodeLimits
 
 __all__ = [
     "add",
     "average",
     "can_add",
+    "decode_values",
     "describe_targets",
     "encode",
     "encode_many",
@@ -43,6 +47,11 @@ def read_bytes(blob: Bytes, start: int, stop: int) -> bytes:
 def replace_head(blob: Bytes, stop: int, head: bytes) -> Bytes:
     """Return a container with other bytes before its payload, which starts at ``stop``."""
     return np.concatenate([np.frombuffer(head, np.uint8), blob[stop:]])
+
+
+def decode_values(data: Bytes, header: ContainerHeader, limits: DecodeLimits) -> DecodedChunks:
+    """Decode a container to chunks by key."""
+    return decode_chunks(data, header, limits, batches=current().decode_batches(data, header))
 
 
 def can_add(target: Any) -> bool:

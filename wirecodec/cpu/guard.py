@@ -11,8 +11,9 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.cpu.norm import BLOCK, Norm, is_reliable, measure
+from wirecodec.cpu.select import find_array
 from wirecodec.errors import Invalid, LimitExceeded
-from wirecodec.select.base import find_nonfinite
+from wirecodec.select.base import INFINITY_BITS, find_nonfinite
 from wirecodec.support import DecodedChunk
 from wirecodec.validation import as_flag, as_real
 
@@ -56,9 +57,11 @@ class Guard:
             Invalid: code "nonfinite": a value is NaN or Inf, or becomes Inf in the array's type.
             LimitExceeded: code "max-norm": the norm is above ``max_norm``.
         """
+        if not self.is_active or (scale == 1 and self.max_norm is None and _are_finite(decoded, dtypes)):
+            return
         squares = 0.0
         for key, dtype in enumerate(dtypes):
-            for part in decoded[key] if self.is_active else ():
+            for part in decoded[key]:
                 squares += self._check_part(part, dtype.type(scale), key)
         if self.max_norm is not None:
             self._check_norm(squares, [part.values for key in range(len(dtypes)) for part in decoded[key]])
@@ -90,6 +93,17 @@ class Guard:
             norm = math.sqrt(_sum_in_order(values))
         if not norm <= limit:
             raise LimitExceeded("max-norm", f"the values have norm {norm!r}; the limit is {limit!r}")
+
+
+def _are_finite(decoded: Mapping[int, Sequence[DecodedChunk]], dtypes: Sequence[np.dtype[Any]]) -> bool:
+    """Return whether all values have the types of the arrays that they are added to, and are finite."""
+    values = []
+    for key, dtype in enumerate(dtypes):
+        for part in decoded[key]:
+            if part.values.dtype != dtype:
+                return False
+            values.append(part.values)
+    return find_array(values, INFINITY_BITS) < 0
 
 
 def _sum_in_order(values: Sequence[Array]) -> float:

@@ -8,13 +8,15 @@ A selector gets real numbers: the elements, real coefficients, or the magnitudes
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, index_dtype, read_only
+from wirecodec.arrays import UNSIGNED, Array, bits_of, index_dtype, nothing, read_only
 from wirecodec.cpu.costs import CodecCosts, share_header
+from wirecodec.cpu.forms import describe
+from wirecodec.element_types import DTYPES
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.frameworks import as_sparse
 from wirecodec.select.all import All
@@ -75,6 +77,26 @@ def dense(tensor: Any, scheme: Scheme | None = None, convert: Callable[[Any], Fl
         return convert(tensor.to_dense())
     except LimitExceeded as error:
         raise EncodeError(f"this scheme needs the dense tensor: {error.message}") from None
+
+
+def find_array(arrays: Sequence[Any], masks: Mapping[np.dtype[Any], Any]) -> int:
+    """Return the number of the first array with an element that has all bits of its type's mask, or -1."""
+    from wirecodec.kernels.cpu import support
+
+    columns, found = describe(arrays), len(arrays)
+    for number in np.flatnonzero(columns.kinds < 0).tolist():  # tensors of torch, and arrays with gaps
+        x = dense(arrays[number]).data
+        bits, mask = bits_of(x), masks[x.dtype]
+        if ((bits & mask) == mask).any():
+            found = number
+            break
+    for kind in set(columns.kinds.tolist()) - {-1}:
+        numbers = np.flatnonzero(columns.kinds == kind)
+        places, sizes = read_only(columns.addresses[numbers]), read_only(columns.sizes[numbers])
+        dtype = DTYPES[kind]
+        at = int(support.find_array(places, sizes, nothing(UNSIGNED[dtype.itemsize]), masks[dtype]))
+        found = found if at < 0 else min(found, int(numbers[at]))
+    return found if found < len(arrays) else -1
 
 
 def _refuse_patch(tensor: Any) -> None:

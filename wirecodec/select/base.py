@@ -179,11 +179,14 @@ INFINITY_BITS: dict[np.dtype[Any], Any] = {
 }
 """The bits of Inf, which are the mask of the exponent."""
 
-HUGE_BITS = {
+HUGE_BITS: dict[np.dtype[Any], Any] = {
     np.dtype(np.float32): np.uint32(0x78000000),
     np.dtype(np.float64): np.uint64(0x7F0 << 52),
 }
-"""Bits that all magnitudes from 2^113 (float32) or 2^1009 (float64) on have in common."""
+"""Bits that all magnitudes from 2^113 (float32) or 2^1009 (float64) on have in common.
+
+Sums of fewer than 2^15 other elements are finite.
+"""
 
 
 def find_nonfinite(x: Array) -> int:
@@ -194,16 +197,6 @@ def find_nonfinite(x: Array) -> int:
     from wirecodec.kernels.cpu.support import find_nonfinite as find
 
     return int(find(read_only(bits_of(x)), INFINITY_BITS[x.dtype]))
-
-
-def has_huge(x: Array) -> bool:
-    """Return whether flat ``x`` has NaN, Inf, or a magnitude from 2^113 (float32) or 2^1009 (float64) on.
-
-    Sums of fewer than 2^15 other elements are finite.
-    """
-    from wirecodec.kernels.cpu.support import find_nonfinite as find
-
-    return bool(find(read_only(bits_of(x)), HUGE_BITS[x.dtype]) >= 0)
 
 
 def all_finite(x: Array) -> bool:

@@ -73,7 +73,7 @@ def test_an_interrupt_after_the_exchange_was_submitted(has_begun: bool) -> None:
         w = np.zeros(2, np.float32)
         local = make_local(comm, w, delay=1)
         assert train(local, w, 5) == []
-        worker, may_begin = local._channel.worker, threading.Event()
+        worker, may_begin = local._link.find().worker, threading.Event()
         submit = worker.submit
 
         def interrupted(function: Callable[[], object]) -> None:

@@ -22,7 +22,7 @@ class Inner:
         w[:] += 1
         if rank == 1 and self.taken == 3 and place != "connection":
             if place == "late":  # the thread counts the skipped exchange when the next one waits for rank 0
-                local._channel.worker.submit(partial(time.sleep, 0.5))
+                local._link.find().worker.submit(partial(time.sleep, 0.5))
             raise KeyboardInterrupt
         if rank == 0 and self.taken == 3 and place == "late":
             time.sleep(1.5)
@@ -44,7 +44,7 @@ for step in range(1, 11 + 3 * rank):
             dist.ProcessGroupGloo = connect.original
         seen.append([step, type(error).__name__, getattr(error, "reason", None)])
         time.sleep(0.5 if place == "early" else 0)
-print(json.dumps([seen, local.round, w.tolist()[0], local._channel.comm.is_isolated]))
+print(json.dumps([seen, local.round, w.tolist()[0], local._link.find().comm.is_isolated]))
 sys.stdout.flush()
 dist.barrier()
 """

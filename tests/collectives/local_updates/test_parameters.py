@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,7 @@ def test_an_interrupt_while_parameters_are_written_is_completed_by_the_next_call
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     writer: Any = sys.modules[Anchor.__module__]
-    real = writer.write
+    real = writer.write_all
 
     def train(comm: Communicator) -> Array:
         w = np.zeros(3)
@@ -220,15 +221,16 @@ def test_an_interrupt_while_parameters_are_written_is_completed_by_the_next_call
         )
         w += 1
 
-        def interrupted(parameter: Any, value: Array) -> None:
-            if parameter is w:
-                raise KeyboardInterrupt
-            real(parameter, value)
+        def interrupted(parameters: Any, values: Iterable[tuple[str, Array]]) -> None:
+            for name, value in values:
+                if name == "w":
+                    raise KeyboardInterrupt
+                real(parameters, [(name, value)])
 
-        monkeypatch.setattr(writer, "write", interrupted)
+        monkeypatch.setattr(writer, "write_all", interrupted)
         with pytest.raises(KeyboardInterrupt):
             local.step()
-        monkeypatch.setattr(writer, "write", real)
+        monkeypatch.setattr(writer, "write_all", real)
         assert local.round == 0
         assert int(local.state_dict()["round"]) == 1
         return w

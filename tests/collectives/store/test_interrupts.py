@@ -16,7 +16,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.errors import CollectiveError
 from collectives.exchange.specs import ONLY
-from collectives.local_updates.over_store import StoreLoop
+from collectives.local_updates.over_store import StoreRounds
 from collectives.store import sums
 from collectives.store.envelope import Kind
 from collectives.store.layout import path_of_round
@@ -139,7 +139,7 @@ def test_a_round_is_completed_before_an_exception_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], place: str, after: bool
 ) -> None:
     """The program catches it, and goes on with its own steps."""
-    owner: Any = {"close": sums.Taken, "_take": StoreLoop, "conclude": Participant}[place]
+    owner: Any = {"close": sums.Taken, "_take": StoreRounds, "conclude": Participant}[place]
     real, errors = getattr(owner, place), [error]
 
     def fail_once(*args: Any, **settings: Any) -> None:

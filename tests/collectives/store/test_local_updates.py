@@ -304,7 +304,7 @@ def test_a_peer_without_the_state_is_told(tmp_path: Path) -> None:
     alice.step()
     w = np.zeros(64)
     local = make_local(make_comm(tmp_path, "bob", deadline=0.01, quorum=1), w)
-    local._outer._loop_over(local._channel).comm.move_to(0)
+    local._link.find_rounds(local._outer).end.move_to(0)
     w += 1
     local._anchor.state.parameters["w"][3] = 7
     with pytest.raises(co.CollectiveError, match=r"call synchronize\(\)") as raised:

@@ -25,14 +25,15 @@ import wirecodec.kernels.cpu
 from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_records, with_rows
 from tests.wirecodec.kernels.guard import guard_memory
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
-from wirecodec.arrays import addresses_of, aligned, bits_of, read_only
+from wirecodec.arrays import UNSIGNED, addresses_of, aligned, bits_of, nothing, read_only
 from wirecodec.cpu.fast import stream
 from wirecodec.cpu.fast.sums import MIN_FUSED_SIZE
 from wirecodec.interop import find_members
 from wirecodec.kernels.compiler.family import Family
 from wirecodec.kernels.cpu import threads
-from wirecodec.kernels.cpu.outer import take_outer_step
+from wirecodec.kernels.cpu.outer import take_outer_steps
 from wirecodec.kernels.cpu.select import radix
+from wirecodec.kernels.cpu.support import find_array
 from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
 from wirecodec.limits import UNLIMITED
 from wirecodec.patch import positions as patch_positions
@@ -40,6 +41,7 @@ from wirecodec.patch import steps as patch_steps
 from wirecodec.patch.host import of_array
 from wirecodec.patch.states import kind_of
 from wirecodec.select import term_table
+from wirecodec.select.base import HUGE_BITS, INFINITY_BITS
 from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk import exact as topk_exact
 from wirecodec.sparse import sum_sparse
@@ -389,14 +391,24 @@ def run_outer_steps(sink: Sink) -> None:
     for dtype in DTYPES[::3]:
         for size in (0, 1, 1023, 1024, 1025, 5000):
             for has_momentum, nesterov in ((0, False), (1, False), (1, True)):
-                parameters, mean = (rng.normal(size=size).astype(dtype) for _ in range(2))
-                momentum, done = np.zeros(size * has_momentum, dtype), np.zeros(1, np.int64)
-                factors = read_only(np.array([0.9, 0.7], dtype))
-                for is_first in (True, False):
-                    given = parameters, momentum, read_only(mean), factors, nesterov, is_first, done
-                    take_outer_step(*given)
-                    sink(parameters)
-                    sink(momentum)
+                arrays = [rng.normal(size=(3, size)).astype(dtype) for _ in range(3)]
+                factors, like = read_only(np.array([0.9, 0.7], dtype)), np.empty(0, dtype)
+                rows = np.zeros((3, 5), np.int64)
+                for number, column in enumerate((0, 2, 1) if has_momentum else (0, 2)):
+                    rows[:, column] = addresses_of(list(arrays[number]))
+                rows[:, 3] = size
+                for rows[:, 4], first in ((0, 0), (1, 1)):
+                    done = np.array([first])
+                    take_outer_steps(read_only(rows), like, factors, nesterov, done)
+                    for x in (arrays[0], arrays[2], done):
+                        sink(x)
+                    for mask in HUGE_BITS[np.dtype(dtype)], INFINITY_BITS[np.dtype(dtype)]:
+                        for spoilt in (1, 1e38, np.nan):
+                            arrays[1][1, -1:] = spoilt
+                            sizes = read_only(rows[:, 3].copy())
+                            given = read_only(rows[:, 2].copy()), sizes, nothing(UNSIGNED[like.itemsize])
+                            sink(str(find_array(*given, mask)))
+                    arrays[1][1, -1:] = 1
 
 
 def run_streams(sink: Sink) -> None:

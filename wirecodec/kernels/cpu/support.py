@@ -38,6 +38,27 @@ def find_nonfinite(bits: Array, exponent: Any) -> int:
 
 
 @kernel
+def find_array(addresses: Array, sizes: Array, like: Array, mask: Any) -> int:
+    """Return the number of the first array with an element that has all bits of a mask, or -1.
+
+    Args:
+        addresses, sizes: (n,) i64, of each array.
+        like: an array of unsigned integers of the elements' width.
+        mask: bits that are set in the elements to be found.
+    """
+    for number in range(addresses.size):
+        bits = view_at(addresses[number], sizes[number], like)
+        for start in range(0, bits.size, 4096):
+            block = bits[start : start + 4096]
+            found = False
+            for i in range(block.size):
+                found |= (block[i] & mask) == mask
+            if found:
+                return number
+    return -1
+
+
+@kernel
 def find_disorder(indices: Array) -> int:
     """Return the first position i > 0 with indices[i] <= indices[i - 1], or -1."""
     disorder = False

@@ -1,8 +1,12 @@
-"""Means over the ranks that sent an element: ``divide="senders"``."""
+"""Methods by which movements are averaged: a record for each kind of compressor.
+
+With ``divide="senders"``, an element's mean is over the ranks that sent it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,13 +15,44 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure
 from collectives.agreement.header import Header, Operation, Status
 from collectives.allgather import decode_all, rehearse_decoding
+from collectives.allreduce import reduce_made
 from collectives.channel import Channel
+from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import MakeInputs
+from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
 from collectives.exchange.weighing import weigh
 from collectives.transport.weights import check_weight
 from wirecodec.interop import OpenStep
+
+
+@dataclass(frozen=True)
+class Method:
+    """Method by which movements are averaged.
+
+    Attributes:
+        reduce: averages them over the ranks. Its arguments are the channel, the function that makes the
+            inputs, the compressor, and by name ``weight``, ``commit`` and ``doubt``.
+        reduce_by_senders: the same over the ranks that sent an element; None if that has no meaning.
+        has_residuals: whether ``keep`` can read residuals of single parameters.
+        needs_ranks: whether it needs ranks that stay.
+    """
+
+    reduce: Callable[..., Any]
+    reduce_by_senders: Callable[..., Any] | None
+    has_residuals: bool = True
+    needs_ranks: bool = True
+
+    @classmethod
+    def of(cls, compressor: Any) -> Method:
+        """Return the method of a compressor."""
+        return next(METHODS[kind] for kind in type(compressor).__mro__ if kind in METHODS)
+
+
+def reduce_by_leader(channel: Channel, make: MakeInputs, compressor: CLTk, **settings: Any) -> Any:
+    """Average movements of which all ranks send the same elements; the arguments are those of a method."""
+    return compressor.reduce_made(channel, make, **settings)
 
 
 def reduce_by_senders(
@@ -74,3 +109,11 @@ def reduce_by_senders(
         if local.inputs.accept is not None:
             local.inputs.accept(results)
         return results if commit else Pending(results, local.prepared)
+
+
+METHODS: Mapping[type, Method] = {
+    CLTk: Method(reduce_by_leader, reduce_by_leader, has_residuals=False),  # the senders are all ranks
+    SummingCompressor: Method(reduce_made, None),
+    wc.Compressor: Method(reduce_made, reduce_by_senders, needs_ranks=False),
+}
+"""Methods by the class of the compressor."""
