@@ -61,10 +61,12 @@ class ExtensionReader:
     Attributes:
         bodies: of its known records by type; empty without a block.
         is_kept: whether names and shapes are short enough to be kept as objects.
+        tensors: number of the tensors; 0 without a block.
     """
 
     bodies: Mapping[int, memoryview]
     is_kept: bool = False
+    tensors: int = 0
 
     def keep(self) -> None:
         """Keep names and shapes, which the next container may have, too. Call it for a valid container."""
@@ -163,12 +165,7 @@ class ExtensionReader:
 
     def count(self, spans: Spans) -> int:
         """Count the tensors."""
-        joined = np.frombuffer(self.bodies.get(JOINED, b""), MEMBER)
-        return (
-            int(spans.keys.size)
-            + sum(len(group) - 1 for group in self.groups())
-            + int(np.count_nonzero(joined["key"] != joined["first"]))
-        )
+        return self.tensors or int(spans.keys.size)
 
     def transformed(self, spans: Spans) -> Array:
         """Return the keys of the tensors stored as coefficients, (n,) u32; those of joined vectors last."""
@@ -199,12 +196,12 @@ def read(
     keys = spans.keys
     if extension.is_fused or extension.is_joined:
         keys = check_members(extension.bodies.get(FUSED), extension.bodies.get(JOINED), spans, max_entries)
+    extension = replace(extension, tensors=int(keys.size))
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(extension, spans)
     _check_types(extension, spans)
-    shares = extension.is_fused or extension.is_joined
-    if not shares and is_short(extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size):
+    if is_short(extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size):
         extension = replace(extension, is_kept=True)
     if extension.is_named:
         check_names(extension.bodies[NAMES], keys.size, kept=extension.is_kept)
