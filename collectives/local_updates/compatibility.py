@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import wirecodec as wc
+from collectives.channel import find_ends
 from collectives.cltk.allreduce import CLTk
 from collectives.exchange.methods import SummingCompressor
 from collectives.local_updates.outer import OuterSettings
-from collectives.sites.sites import Sites, find_ends
+from collectives.sites.sites import Sites
 from collectives.store.communicator import StoreComm
 from collectives.torch.arguments import is_ready
 

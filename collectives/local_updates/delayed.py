@@ -14,6 +14,8 @@ from collectives.call import counted, skip_exchange
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import Inputs
+from collectives.exchange.pending import Pending
+from collectives.exchange.transaction import Transaction, concluding
 from collectives.local_updates.agreement import StateSummary, check_states, collect_states, identify
 from collectives.local_updates.ledger import Ledger
 from collectives.local_updates.outer import OuterSettings
@@ -77,19 +79,21 @@ def exchange(
     if measure is None:
         ledger.made = ledger.latest = identity
         return {}
-    doubt = partial(ledger.doubt, identity, measure, terms.dropped)
-    settings: dict[str, Any] = {"weight": terms.weight, "commit": commit, "doubt": doubt}
+    transaction = Transaction(holds=not commit, doubts=True)
+    settings: dict[str, Any] = {"weight": terms.weight, "transaction": transaction}
     result: Any
-    if isinstance(compressor, CLTk):  # whose ranks send the same elements
-        result = compressor.reduce_made(channel, measure, **settings)
-    elif terms.by_senders:
-        assert isinstance(channel, Channel)
-        result = reduce_by_senders(channel, measure, compressor, **settings)
-    else:
-        result = reduce_made(channel, measure, compressor, **settings)
+    with concluding(partial(ledger.doubt, identity, measure, terms.dropped, transaction)):
+        if isinstance(compressor, CLTk):  # whose ranks send the same elements
+            result = compressor.reduce_made(channel, measure, **settings)
+        elif terms.by_senders:
+            assert isinstance(channel, Channel)
+            result = reduce_by_senders(channel, measure, compressor, **settings)
+        else:
+            result = reduce_made(channel, measure, compressor, **settings)
     ledger.made = identity
-    if commit:
-        ledger.latest = identity
+    if not commit:
+        return Pending(result, transaction.held)
+    ledger.latest = identity
     return result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,9 @@ from collectives.agreement.header import Header, Operation, Status
 from collectives.allgather import decode_all, rehearse_decoding
 from collectives.channel import Channel
 from collectives.exchange.inputs import MakeInputs
-from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
-from collectives.exchange.weighing import weigh
-from collectives.transport.weights import check_weight
-from wirecodec.interop import OpenStep
+from collectives.exchange.transaction import Transaction
+from collectives.transport.weights import check_weight, weigh
 
 
 def reduce_by_senders(
@@ -26,8 +23,7 @@ def reduce_by_senders(
     compressor: wc.Compressor,
     *,
     weight: float,
-    commit: bool,
-    doubt: Callable[[OpenStep], None] | None = None,
+    transaction: Transaction,
 ) -> Any:
     """Average named tensors on the host; an element's mean is over the ranks whose container stores it.
 
@@ -36,10 +32,9 @@ def reduce_by_senders(
         make: makes the inputs; if it raises, all ranks raise CollectiveError.
         compressor: of this rank.
         weight: of this rank; that of an element is shared by the ranks that sent it.
-        commit: as for ``allreduce``.
-        doubt: as for ``open_exchange``.
+        transaction: of the compressor's step.
 
-    Returns {name: mean}, 0 where no rank sent, or without ``commit`` a Pending.
+    Returns {name: mean}, 0 where no rank sent.
     """
     proposal, failure = Header(operation=Operation.ALLGATHER), None
     try:
@@ -53,11 +48,10 @@ def reduce_by_senders(
         0,
         proposal,
         failure,
-        commit=commit,
-        doubt=doubt,
+        transaction=transaction,
         rehearsal=rehearse_decoding,
     ) as (opened, local):
-        weights = weigh(local.table, mean=True)
+        weights = weigh([header.weight for header in local.table], mean=True)
         decoded = decode_all(local, local.gather(opened))
         means = {}
         for name, (shape, dtype) in local.specs.items():
@@ -73,4 +67,4 @@ def reduce_by_senders(
         results = local.deliver({name: x.reshape(-1) for name, x in means.items()})
         if local.inputs.accept is not None:
             local.inputs.accept(results)
-        return results if commit else Pending(results, local.prepared)
+        return results
