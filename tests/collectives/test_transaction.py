@@ -43,9 +43,10 @@ def test_an_exchange_ends_its_transaction(given: End, state: State, taken: int) 
     compressor = wc.Compressor("topk(k=1) | rice | raw")
     transaction = Transaction(holds=given.holds, doubts=given.doubts)
     step = compressor.prepare(GRADIENT)
-    for _ in range(2):  # the second one is that after an interrupt
+    ends = given, End(given.holds, given.doubts, succeeds=False, is_delivered=False, may_count=True)
+    for end in ends:  # the second one is that of an interrupt after the first
         transaction.begin(step)
-        transaction.end(succeeds=given.succeeds, is_delivered=given.is_delivered, may_count=given.may_count)
+        transaction.end(succeeds=end.succeeds, is_delivered=end.is_delivered, may_count=end.may_count)
         assert (transaction.state, compressor.step) == (state, taken)
     assert step.is_open == (state is not State.CLOSED)
     assert transaction.held is (step if state is State.HELD else None)
