@@ -12,7 +12,9 @@ reproducible. MPI_Allreduce guarantees neither. The algorithms differ in what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -22,27 +24,27 @@ from collectives.agreement.header import Algorithm, Header, Operation, Reduction
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated, make_nan
 from collectives.algorithms import ALGORITHMS
 from collectives.call import counted
-from collectives.channel import Channel
+from collectives.channel import Channel, find_ends
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
-from collectives.exchange.encoding import get_text
+from collectives.exchange.encoding import Encoding, get_text
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
 from collectives.exchange.specs import SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
+from collectives.exchange.transaction import Transaction
 from collectives.exchange.union import move_sums
-from collectives.exchange.weighing import weigh
 from collectives.sites.exchange import reduce_over_sites
-from collectives.sites.sites import Sites, find_ends
+from collectives.sites.sites import Sites
 from collectives.store.communicator import StoreComm
 from collectives.store.sums import reduce as reduce_over_store
 from collectives.transport.reduce import Dense
-from collectives.transport.weights import check_weight
+from collectives.transport.weights import check_weight, weigh
 from collectives.tuning.choice import rehearse_sum, sum_tensors, will_gather
-from wirecodec.interop import OpenStep, TensorLike
+from wirecodec.interop import TensorLike
 
 _CODES = {code.name.lower().replace("_", "-"): code for code in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
@@ -136,7 +138,7 @@ def allreduce(
 ) -> Pending[Any]: ...
 
 
-@counted(lambda comm, *_, **__: find_ends(comm))
+@counted(lambda comm, *_, **__: find_ends(comm), replaces="comm")
 def allreduce(
     comm: Communicator | Channel | Sites | StoreComm,
     tensor: Tensors,
@@ -216,8 +218,8 @@ def allreduce(
         >>> co.simulate(2, lambda comm: co.allreduce(comm, grad * comm.rank, "topk(0.5) | rice | raw"))[0]
         array([ 0. ,  1.5,  0. , -2.5], dtype=float32)
     """
-    inputs = Inputs(tensor, out)
-    return reduce_made(
+    inputs, transaction = Inputs(tensor, out), Transaction(holds=not commit)
+    result = reduce_made(
         comm,
         lambda: inputs,
         scheme,
@@ -228,9 +230,10 @@ def allreduce(
         hold_zeros=hold_zeros,
         sparse=sparse,
         weight=weight,
-        commit=commit,
+        transaction=transaction,
         has_out=out is not None,
     )
+    return result if commit else Pending(result, transaction.held)
 
 
 def reduce_made(
@@ -245,27 +248,26 @@ def reduce_made(
     hold_zeros: bool = False,
     sparse: bool = False,
     weight: float = 1.0,
-    commit: bool = True,
-    doubt: Callable[[OpenStep], None] | None = None,
+    transaction: Transaction | None = None,
     has_out: bool = False,
 ) -> Any:
     """Average or sum inputs that are made inside the guard of the exchange; ``allreduce`` has the arguments.
 
     Args:
         make: makes the inputs; if it raises, all ranks raise CollectiveError.
-        doubt: as for ``open_exchange`` and ``reduce_over_sites``; without a StoreComm.
+        transaction: of a Compressor's step; None to commit the step. Without a StoreComm.
         has_out: whether the inputs have memory for the results.
     """
-    inputs = Inputs({})
+    inputs, transaction = Inputs({}), transaction or Transaction()
 
     def take() -> Inputs:
         nonlocal inputs
-        inputs = make().localize()
+        inputs = make()
         _refuse_patches(inputs.tensors)
         return inputs
 
     if isinstance(comm, StoreComm):
-        _check_for_store(algorithm, op, nonfinite, commit=commit)
+        _check_for_store(algorithm, op, nonfinite, commit=not transaction.holds)
         if sparse:
             _check_sparse(_parse("algorithm", algorithm, _CODES), has_out=has_out)
         return reduce_over_store(
@@ -293,73 +295,95 @@ def reduce_made(
                 raise ValueError("sparse=True has no meaning over Sites, where sums within a site are dense")
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
-    finite = nonfinite == "propagate"
-    method = scheme if isinstance(scheme, SummingCompressor) else None
-    record = None if method is not None else ALGORITHMS.get(Algorithm(proposal.algorithm))
-    if method is not None:
-        proposal = proposal._replace(operation=method.operation, algorithm=Algorithm.AUTO)
-
-    def exchange(
-        comm: Communicator | Channel,
-        make: MakeInputs,
-        weight: float,
-        *,
-        commit: bool,
-        doubt: Callable[[OpenStep], None] | None,
-        keep: Callable[[OpenStep], None] | None = None,
-    ) -> Any:
-        with open_exchange(
-            comm,
-            make,
-            scheme,
-            seed,
-            proposal._replace(weight=weight),
-            failure,
-            sparse=sparse,
-            hold_zeros=hold_zeros,
-            finite=finite,
-            commit=commit,
-            doubt=doubt,
-            decodes_own=record is not None and record.decodes_own,
-            get_detail=None if method is None else method.get_detail,
-            rehearsal=partial(rehearse_sum, proposal)
-            if method is None
-            else lambda _, local: method.rehearse(local, proposal),
-            will_gather=partial(will_gather, proposal),
-        ) as (channel, local):
-            if keep is not None and local.prepared is not None:
-                keep(local.prepared)
-            weights = weigh(local.table, mean=op == "mean")
-            add = sum_tensors if method is None else method.sum_step
-            sums, limits = add(channel, local, weights, proposal), local.inputs.limits
-            if (finite and not local.is_finite) or limits:
-                values = {name: tensor.values for name, tensor in sums.items()} if sparse else sums
-                dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
-                check_results(values, dtypes, limits)
-            results = move_sums(local, sums) if sparse else local.deliver(sums)
-            if local.inputs.accept is not None:
-                local.inputs.accept(results)
-            return results if commit or keep is not None else Pending(results, local.prepared)
-
+    if isinstance(scheme, SummingCompressor):
+        proposal = proposal._replace(operation=scheme.operation, algorithm=Algorithm.AUTO)
+    sum_ = _Sum(scheme, proposal, failure, seed, op == "mean", hold_zeros, nonfinite == "propagate", sparse)
     try:
-        if not isinstance(comm, Sites):
-            return exchange(comm, take, proposal.weight, commit=commit, doubt=doubt)
-        return reduce_over_sites(
-            comm,
-            take,
-            partial(exchange, commit=False),
-            lambda: get_text(scheme),
-            reduction=Reduction(proposal.reduction),
-            weight=proposal.weight,
-            commit=commit,
-            failure=failure,
-            doubt=doubt,
-        )
+        if isinstance(comm, Sites):
+            return reduce_over_sites(
+                comm,
+                take,
+                sum_.exchange,
+                lambda: get_text(scheme),
+                transaction,
+                reduction=Reduction(proposal.reduction),
+                weight=proposal.weight,
+                failure=failure,
+            )
+        with sum_.open(comm, take, proposal.weight, transaction) as (channel, local):
+            return sum_.take(channel, local)
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):
             raise
-    spoiled = _make_sparse_nan(inputs.tensors) if sparse else fill_with_nan(inputs.tensors, inputs.out)
-    return spoiled if commit else Pending(spoiled, None)
+    spoiled = inputs.localize()
+    return _make_sparse_nan(spoiled.tensors) if sparse else fill_with_nan(spoiled.tensors, spoiled.out)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """Sum of the ranks of a channel.
+
+    Attributes:
+        scheme, seed, hold_zeros, sparse: as for ``allreduce``.
+        proposal: what the caller requests.
+        failure: the reason why this rank cannot contribute, if it is known already.
+        mean: whether the sum is divided.
+        finite: whether results that are not finite are an error.
+    """
+
+    scheme: SchemeArgument
+    proposal: Header
+    failure: Failure | None
+    seed: int
+    mean: bool
+    hold_zeros: bool
+    finite: bool
+    sparse: bool
+
+    def exchange(self, comm: Channel, make: MakeInputs, weight: float, transaction: Transaction) -> Any:
+        """Exchange inputs, and return the results."""
+        with self.open(comm, make, weight, transaction) as (opened, local):
+            return self.take(opened, local)
+
+    def open(
+        self, comm: Communicator | Channel, make: MakeInputs, weight: float, transaction: Transaction
+    ) -> AbstractContextManager[tuple[Channel, Encoding]]:
+        """Open the exchange, as ``open_exchange``."""
+        proposal, scheme = self.proposal._replace(weight=weight), self.scheme
+        sums_itself = isinstance(scheme, SummingCompressor)
+        record = None if sums_itself else ALGORITHMS.get(Algorithm(proposal.algorithm))
+        return open_exchange(
+            comm,
+            make,
+            scheme,
+            self.seed,
+            proposal,
+            self.failure,
+            sparse=self.sparse,
+            hold_zeros=self.hold_zeros,
+            finite=self.finite,
+            transaction=transaction,
+            decodes_own=record is not None and record.decodes_own,
+            get_detail=scheme.get_detail if isinstance(scheme, SummingCompressor) else None,
+            rehearsal=partial(rehearse_sum, self.proposal)
+            if not isinstance(scheme, SummingCompressor)
+            else lambda _, local: scheme.rehearse(local, self.proposal),
+            will_gather=partial(will_gather, self.proposal),
+        )
+
+    def take(self, channel: Channel, local: Encoding) -> Any:
+        """Sum the tensors after the agreement, check the sums, and return them as the caller gets them."""
+        weights, scheme = weigh([header.weight for header in local.table], mean=self.mean), self.scheme
+        add = scheme.sum_step if isinstance(scheme, SummingCompressor) else sum_tensors
+        sums, limits = add(channel, local, weights, self.proposal), local.inputs.limits
+        if (self.finite and not local.is_finite) or limits:
+            values = {name: tensor.values for name, tensor in sums.items()} if self.sparse else sums
+            dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
+            check_results(values, dtypes, limits)
+        results = move_sums(local, sums) if self.sparse else local.deliver(sums)
+        if local.inputs.accept is not None:
+            local.inputs.accept(results)
+        return results
 
 
 def _check_for_store(algorithm: str, op: str, nonfinite: str, *, commit: bool) -> None:

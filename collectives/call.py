@@ -185,7 +185,11 @@ def _leave(frame: FrameType) -> None:
 
 
 def counted(
-    find_channel: Callable[..., Any], *, exchanges: int = 1, is_exclusive: bool = True
+    find_channel: Callable[..., Any],
+    *,
+    exchanges: int = 1,
+    is_exclusive: bool = True,
+    replaces: str | None = None,
 ) -> Callable[[F], F]:
     """Return a decorator for a public call, whose exchanges count even if the call raises.
 
@@ -194,6 +198,7 @@ def counted(
             several channels, and how many exchanges of each are one exchange of the call.
         exchanges: number of exchanges in a call; the largest one if calls differ.
         is_exclusive: False if only a part of the function is exclusive, as if it also runs the user's code.
+        replaces: name of the function's first argument, in place of which it gets the Channel; None for none.
     """
 
     def decorate(function: F) -> F:
@@ -206,6 +211,9 @@ def counted(
                 found = find_channel(*args, **kwargs)
                 _drain(found)  # on all ranks, the exchanges of their threads come first
                 ends = _find_ends(found, exchanges)
+                if replaces is not None:
+                    args = found, *args[1:]
+                    kwargs.pop(replaces, None)
                 return function(*args, **kwargs)
             except BaseException as error:
                 is_refused = isinstance(error, Nested) and this_thread.frame is not sys._getframe()

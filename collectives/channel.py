@@ -378,3 +378,9 @@ class Channel:
     def __repr__(self) -> str:
         state = "closed" if self.closed is not None else f"sequence {self.sequence}"
         return f"<Channel of rank {self.rank} of {self.size}, {state}>"
+
+
+def find_ends(comm: Any) -> Any:
+    """Return Sites or a StoreComm as it is, and the Channel of a communicator."""
+    is_end = not isinstance(comm, type) and getattr(comm, "is_end", None) is True
+    return comm if is_end else Channel.of(comm)

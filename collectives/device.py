@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from wirecodec.interop import as_target, copy_to_host, gpu_context, gpu_copy
+from wirecodec.interop import as_target, as_targets, copy_to_host, gpu_context, gpu_copy
 
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
 DEVICES: tuple[Device, ...] = ("auto", "mpi", "staged")
@@ -81,7 +82,7 @@ def find_gpu(tensors: Any) -> GpuDevice | None:
         ImportError: CuPy is missing and the arrays are not torch tensors. The message names the extra.
     """
     arrays = list(tensors.values()) if isinstance(tensors, Mapping) else [tensors]
-    if not arrays or not all(map(is_on_gpu, arrays)):
+    if not any_on_gpu(arrays) or not all(map(is_on_gpu, arrays)):
         return None
     try:
         cupy = _cupy()
@@ -108,6 +109,16 @@ def is_on_gpu(array: Any) -> bool:
     return isinstance(getattr(array, "__cuda_array_interface__", None), Mapping)
 
 
+def any_on_gpu(arrays: Collection[Any]) -> bool:
+    """Return whether any of several arrays is on a GPU, without CuPy."""
+    kinds, torch = set(map(type, arrays)), sys.modules.get("torch")
+    if kinds <= {np.ndarray}:
+        return False
+    if torch is not None and all(issubclass(kind, torch.Tensor) for kind in kinds):
+        return any(map(attrgetter("is_cuda"), arrays))
+    return any(map(is_on_gpu, arrays))
+
+
 def may_take_device(comm: Any, setting: Device = "auto") -> bool:
     """Return whether this rank's MPI takes device memory; other ranks may differ.
 
@@ -130,6 +141,8 @@ def stage_on_host(tensors: Any) -> Any:
         ImportError: CuPy is missing. The message names the extra.
     """
     if isinstance(tensors, Mapping):
+        if not any_on_gpu(tensors.values()):
+            return tensors
         return {name: stage_on_host(tensor) for name, tensor in tensors.items()}
     if not is_on_gpu(tensors):
         return tensors
@@ -142,7 +155,7 @@ def as_arrays(tensors: Any) -> Any:
     Other objects are returned as they are. One conversion per tensor costs less than one per step of a call.
     """
     if isinstance(tensors, Mapping):
-        return {name: as_target(tensor) for name, tensor in tensors.items()}
+        return dict(zip(tensors, as_targets(tensors.values()), strict=True))
     return as_target(tensors)
 
 

@@ -4,7 +4,7 @@
 helpers of `wirecodec.cli`, too. Another transport can do the same. Names that take arrays on a GPU import
 CuPy when they are called.
 
-    bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
+    bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_targets, as_writable, describe_arrays,
                             dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
     arguments               as_integer, as_ratio, as_scheme, SchemeLike; index_codecs, value_codecs
     elements                is_zero, find_zeros, find_nonfinite, gpu_are_finite; of many arrays at once
@@ -84,7 +84,7 @@ from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
-from wirecodec.tensors import TensorLike, as_bytes, as_flat, as_target, as_writable, on_gpu
+from wirecodec.tensors import TensorLike, as_bytes, as_flat, as_target, as_targets, as_writable, on_gpu
 from wirecodec.validation import as_integer, as_ratio
 
 __all__ = [
@@ -118,6 +118,7 @@ __all__ = [
     "as_scheme",
     "as_sparse",
     "as_target",
+    "as_targets",
     "as_writable",
     "cached_kernels_only",
     "check_keys",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Protocol, TypeAlias
@@ -110,16 +111,22 @@ def as_elements(tensor: Any) -> Flat:
 
 def as_target(x: Any) -> Any:
     """View a dense torch tensor on the CPU as an array that shares its memory; return others as they are."""
-    if type(x) is np.ndarray or "torch" not in sys.modules:
-        return x
-    torch = sys.modules["torch"]
-    shares = isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.layout is torch.strided
-    if not shares or hasattr(x, "to_local") or x.is_neg() or x.is_conj():
-        return x
-    try:
-        return _share_memory(x)
-    except (TypeError, RuntimeError, ValueError):  # of a type that NumPy does not have, or without memory
-        return x
+    return x if type(x) is np.ndarray else as_targets([x])[0]
+
+
+def as_targets(objects: Collection[Any]) -> list[Any]:
+    """View dense torch tensors on the CPU as arrays that share their memory; return others as they are."""
+    targets = list(objects)
+    torch = sys.modules.get("torch")
+    if torch is None or set(map(type, targets)) == {np.ndarray}:
+        return targets
+    for place, x in enumerate(targets):
+        shares = isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.layout is torch.strided
+        if not shares or hasattr(x, "to_local") or x.is_neg() or x.is_conj():
+            continue
+        with suppress(TypeError, RuntimeError, ValueError):  # NumPy lacks the type, or there is no memory
+            targets[place] = _share_memory(x)
+    return targets
 
 
 def as_writable(x: Any) -> Array:

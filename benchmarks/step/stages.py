@@ -18,7 +18,7 @@ PREPARE, HEADERS, PAYLOAD, DECODE, REST = "prepare", "headers", "payload", "deco
 STAGES = (PREPARE, HEADERS, PAYLOAD, DECODE, REST)
 FUNCTIONS = (
     ("collectives.torch.step:TrainingStep", "exchange_bucket", REST),
-    ("collectives.torch.step:TrainingStep", "exchange_all", REST),
+    ("collectives.torch.step:TrainingStep", "exchange", REST),
     ("collectives.exchange.session", "encode_tensors", PREPARE),
     ("collectives.exchange.session", "agree", HEADERS),
     ("collectives.allreduce", "sum_tensors", DECODE),

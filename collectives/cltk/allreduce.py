@@ -20,8 +20,7 @@ values leave it, and only indices and means enter it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Literal, overload
 
 import wirecodec as wc
@@ -30,7 +29,7 @@ from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.call import counted
-from collectives.channel import Channel
+from collectives.channel import Channel, find_ends
 from collectives.cltk.older import read_arguments
 from collectives.cltk.rehearsal import rehearse_large
 from collectives.cltk.selection import LeaderSelectors
@@ -42,13 +41,13 @@ from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.specs import TensorSpec, failure_of_encoding
 from collectives.exchange.targets import fill_with_nan
-from collectives.exchange.weighing import weigh
+from collectives.exchange.transaction import Transaction
 from collectives.simulation.communicator import simulate
 from collectives.sites.exchange import reduce_over_sites
-from collectives.sites.sites import Sites, find_ends
+from collectives.sites.sites import Sites
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from collectives.transport.weights import check_weight
+from collectives.transport.weights import check_weight, weigh
 from wirecodec.interop import OpenStep
 
 
@@ -189,15 +188,16 @@ class CLTk(CLTkState):
 
         Other exceptions have the effects that ``allgather`` describes; the contents of ``out`` are undefined.
         """
-        inputs = Inputs(grad, out)
-        return self.reduce_made(
+        inputs, transaction = Inputs(grad, out), Transaction(holds=not commit)
+        result = self.reduce_made(
             comm,
             lambda: inputs,
             nonfinite=nonfinite,
             hold_zeros=hold_zeros,
             weight=weight,
-            commit=commit,
+            transaction=transaction,
         )
+        return result if commit else Pending(result, transaction.held)
 
     def reduce_made(
         self,
@@ -207,55 +207,35 @@ class CLTk(CLTkState):
         nonfinite: str = "raise",
         hold_zeros: bool = False,
         weight: float = 1.0,
-        commit: bool = True,
-        doubt: Callable[[OpenStep], None] | None = None,
+        transaction: Transaction | None = None,
     ) -> Any:
         """Take a step with inputs that are made inside the guard of the exchange.
 
         Arguments and results are those of ``allreduce``; if ``make`` raises, all ranks raise CollectiveError.
-        ``doubt`` is that of ``open_exchange`` and of ``reduce_over_sites``.
+        ``transaction`` is that of the step; None to commit it.
         """
-        inputs = Inputs({})
+        inputs, transaction = Inputs({}), transaction or Transaction()
 
         def take() -> Inputs:
             nonlocal inputs
-            inputs = make().localize()
+            inputs = make()
             return inputs
 
         def exchange(
-            comm: Communicator | Channel,
-            make: MakeInputs,
-            weight: float,
-            *,
-            commit: bool,
-            doubt: Callable[[OpenStep], None] | None,
-            keep: Callable[[OpenStep], None] | None = None,
+            comm: Communicator | Channel, make: MakeInputs, weight: float, transaction: Transaction
         ) -> Any:
-            means, step = self._exchange(
-                Channel.of(comm),
-                LocalStep(),
-                make,
-                nonfinite,
-                weight,
-                hold_zeros=hold_zeros,
-                commit=commit,
-                doubt=doubt,
-                keep=keep,
-            )
-            return means if commit or keep is not None else Pending(means, step)
+            channel, local = Channel.of(comm), LocalStep()
+            return self._exchange(channel, local, make, nonfinite, weight, transaction, holds=hold_zeros)
 
         try:
             if not isinstance(comm, Sites):
-                return exchange(comm, take, weight, commit=commit, doubt=doubt)
-            one = partial(exchange, commit=False)
-            return reduce_over_sites(
-                comm, take, one, lambda: self.signature, weight=weight, commit=commit, doubt=doubt
-            )
+                return exchange(comm, take, weight, transaction)
+            return reduce_over_sites(comm, take, exchange, lambda: self.signature, transaction, weight=weight)
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
-        spoiled = fill_with_nan(inputs.tensors, inputs.out)
-        return spoiled if commit else Pending(spoiled, None)
+        spoiled = inputs.localize()
+        return fill_with_nan(spoiled.tensors, spoiled.out)
 
     def _exchange(
         self,
@@ -264,13 +244,16 @@ class CLTk(CLTkState):
         make: MakeInputs,
         nonfinite: str,
         weight: float,
+        transaction: Transaction,
         *,
-        hold_zeros: bool,
-        commit: bool,
-        doubt: Callable[[OpenStep], None] | None,
-        keep: Callable[[OpenStep], None] | None,
-    ) -> tuple[Any, OpenStep]:
-        """Take a step, as ``allreduce``, or hold it; raise CollectiveError in place of NaN."""
+        holds: bool,
+    ) -> Any:
+        """Take a step, as ``allreduce``, or hold it; raise CollectiveError in place of NaN.
+
+        Args:
+            holds: whether tensors are held whose gradient is zero everywhere.
+        """
+        succeeds = False
         with channel.collective() as call:
             proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
 
@@ -281,7 +264,7 @@ class CLTk(CLTkState):
                 except (TypeError, ValueError) as error:
                     return Failure(Status.ARGUMENT, error)
                 local.listens = proposal.weight == 0
-                failure = self._prepare(local, make, nonfinite, channel, holds=hold_zeros)
+                failure = self._prepare(local, make, nonfinite, channel, holds=holds)
                 if failure is None and not local.on_gpu:
                     key = Operation.CLTK, self._selectors.sends_raw(self.step), local.dtypes
                     rehearse(channel, key, lambda: self._rehearse(local.inputs.tensors, local.specs))
@@ -290,16 +273,17 @@ class CLTk(CLTkState):
             failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
             proposal = proposal._replace(payload_len=len(local.blob), detail=local.stored)
             table = agree(channel, proposal, local.operand, failure)
-            weights, leader = weigh(table, mean=True), self._find_leader(local, channel)
+            weights, leader = (
+                weigh([header.weight for header in table], mean=True),
+                self._find_leader(local, channel),
+            )
             blob = broadcast(channel, local.blob, table[leader].payload_len, leader)
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
             values = {name: chosen.values for name, chosen in selected.items()}
             left = {name: chosen.remainder() for name, chosen in selected.items() if name not in local.kept}
             after = local.before.next(channel.rank, {} if local.listens else left)
-            step = OpenStep(self._holder, local.current, after)
-            if keep is not None:
-                keep(step)
+            transaction.begin(OpenStep(self._holder, local.current, after))
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
                 means = sum_named(channel, values, weights, whole)
@@ -309,19 +293,15 @@ class CLTk(CLTkState):
                 results = local.deliver(selected, means)
                 if local.inputs.accept is not None:
                     local.inputs.accept(results)
-                doubt = None  # nothing has failed
+                succeeds = True
             except CollectiveError as error:
                 if is_shared(error):
                     call.is_delivered = False
                 raise
             finally:
-                if doubt is not None and (call.is_delivered or channel.closed is not None):
-                    doubt(step)
-                elif call.is_delivered and commit:  # even if this rank raises: the others have taken the step
-                    self._holder.state = after
-            if not commit:
-                step.hold()
-        return results, step
+                may_count = call.is_delivered or channel.closed is not None
+                transaction.end(succeeds=succeeds, is_delivered=call.is_delivered, may_count=may_count)
+        return results
 
     def _prepare(
         self, local: LocalStep, make: MakeInputs, nonfinite: str, channel: Channel, *, holds: bool

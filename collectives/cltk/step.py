@@ -15,7 +15,7 @@ from collectives.agreement.header import NO_DETAIL, Operand, Status
 from collectives.channel import ByteArray
 from collectives.cltk.residuals import accumulate_in
 from collectives.cltk.selection import LeaderSelectors
-from collectives.device import find_gpu
+from collectives.device import as_arrays, find_gpu
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.specs import (
     ONLY,
@@ -23,7 +23,7 @@ from collectives.exchange.specs import (
     describe,
     error_of_container,
     get_limits,
-    get_spec,
+    get_specs,
 )
 from collectives.exchange.targets import Targets
 from collectives.transport.reduce import Dense
@@ -84,7 +84,7 @@ class LocalStep:
     @property
     def dtypes(self) -> frozenset[np.dtype[Any]]:
         """The tensors' element types."""
-        return frozenset(dtype for _, dtype in self.specs.values())
+        return frozenset([dtype for _, dtype in self.specs.values()])
 
     def describe(self, signature: str) -> Failure | None:
         """Describe the tensors, and find the memory for the means; return a Failure if that is wrong.
@@ -99,10 +99,10 @@ class LocalStep:
         self.on_gpu = gpu is not None
         if gpu is not None:
             gpu.wait_for_tensors()
-        self.specs = {name: get_spec(grads[name]) for name in sorted(grads, key=str.encode)}
+        self.specs = get_specs({name: grads[name] for name in sorted(grads, key=str.encode)})
         self.operand = describe(self.specs, bare=self.bare, scheme=signature + self.inputs.unit)
         try:
-            self.targets = Targets.of(self.inputs.out, grads, self.specs, bare=self.bare)
+            self.targets = Targets.of(self.inputs.out, grads, self.specs, as_arrays(grads), bare=self.bare)
         except (TypeError, ValueError) as error:
             return Failure(Status.ARGUMENT, error)
         return None

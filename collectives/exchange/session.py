@@ -10,7 +10,7 @@ the other ranks already hold its contribution.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -29,7 +29,8 @@ from collectives.exchange.specs import (
     failure_of_encoding,
 )
 from collectives.exchange.targets import Targets
-from wirecodec.interop import OpenStep, count_stored
+from collectives.exchange.transaction import Transaction, concluding
+from wirecodec.interop import count_stored
 
 
 @contextmanager
@@ -44,8 +45,7 @@ def open_exchange(
     sparse: bool = False,
     hold_zeros: bool = False,
     finite: bool = False,
-    commit: bool = True,
-    doubt: Callable[[OpenStep], None] | None = None,
+    transaction: Transaction | None = None,
     decodes_own: bool = False,
     get_detail: Callable[[Encoding], int] | None = None,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
@@ -58,18 +58,16 @@ def open_exchange(
 
     Args:
         comm, scheme, seed: as for allgather.
-        make: makes this rank's inputs; if it raises, all ranks raise CollectiveError. After a compilation it
-            is called again.
+        make: makes this rank's inputs; if it raises, all ranks raise CollectiveError. After a compilation of
+            the encoder's kernels it is called again.
         proposal: operation, reduction, algorithm and weight.
         failure: the reason why this rank cannot contribute, if it is known already.
         sparse: whether the results are SparseTensors, on which all ranks agree.
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
-        commit: False to leave a Compressor's step open if the block succeeds.
-        doubt: takes a Compressor's step, open, if this rank raises and other ranks may commit theirs: the
-            channel was closed before the last payload came, or this rank raises after it. A step that cannot
-            be committed without results that did not come is rolled back. None to commit the step after the
-            last payload if ``commit``, and to roll it back otherwise.
+        transaction: of a Compressor's step. Other ranks may commit a step if the channel was closed before
+            the last payload came, or this rank raises after it; not one that needs results that did not come.
+            None to commit the step after the last payload.
         decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
         get_detail: returns the number in this rank's header, for a block that sends no containers. None to
             announce the container and the number of its elements.
@@ -80,50 +78,48 @@ def open_exchange(
         CollectiveError: a rank failed or ranks differ; the same on all ranks.
         Timeout: a rank does not take part.
     """
-    channel = Channel.of(comm)
+    channel, transaction = Channel.of(comm), transaction or Transaction()
     local, is_complete = Encoding(sparse=sparse), False
 
-    def contribute() -> Failure | None:
-        failure = encode_tensors(
-            local,
-            make,
-            scheme,
-            seed,
-            channel,
-            proposal.weight,
-            hold_zeros=hold_zeros,
-            finite=finite,
-            sums_itself=get_detail is not None,
-        )
-        if failure is None and decodes_own:
+    encode = partial(
+        encode_tensors,
+        local,
+        make,
+        scheme,
+        seed,
+        channel,
+        proposal.weight,
+        hold_zeros=hold_zeros,
+        finite=finite,
+        sums_itself=get_detail is not None,
+    )
+
+    def prove() -> Failure | None:
+        """Try the later parts of the call with this rank's tensors."""
+        if decodes_own:
             try:
                 local.decode_own()
             except Exception as error:
-                failure = failure_of_decoding(error, channel.rank)
-        if failure is None and rehearsal is not None and local.gpu is None:
+                return failure_of_decoding(error, channel.rank)
+        if rehearsal is not None and local.gpu is None:
             settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
             key = proposal.operation, proposal.algorithm, settings, sparse, local.dtypes
             # A rehearsal must not write into the caller's memory.
             rehearse(channel, key, lambda: rehearsal(channel, replace(local, targets=Targets())))
-        return failure
+        return None
 
-    is_settled = False
+    def conclude() -> None:
+        step, delivered = local.prepared, channel.call.is_delivered
+        transaction.begin(step)
+        broken = channel.closed is not None and step is not None and not step.needs_results
+        transaction.end(succeeds=is_complete, is_delivered=delivered, may_count=delivered or broken)
 
-    def settle() -> None:
-        nonlocal is_settled
-        step = local.prepared
-        if is_settled or step is None:
-            return
-        if is_complete and not commit:
-            step.hold()
-        else:
-            _settle(step, channel, None if is_complete else doubt, commit=commit)
-        is_settled = True
-
-    with channel.collective() as call, concluding(settle):
+    with channel.collective() as call, concluding(conclude):
         try:
             if failure is None:
-                failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
+                failure = run_announced(channel, encode, lambda: (proposal, local.operand))
+                if failure is None and (decodes_own or channel.size > 1):
+                    failure = run_announced(channel, prove, lambda: (proposal, local.operand))
             detail, payload, count = NO_DETAIL, None, get_detail or (lambda local: count_stored(local.blob))
             if failure is None:
                 try:
@@ -135,42 +131,10 @@ def open_exchange(
                 proposal = proposal._replace(payload_len=len(local.blob))
                 payload = Payload(local.blob, partial(will_gather, channel, local))
             local.table = agree(channel, proposal, local.operand, failure, payload)
+            transaction.begin(local.prepared)
             yield channel, local
             is_complete = call.is_delivered
         except CollectiveError as error:
             if is_shared(error):
                 call.is_delivered = False
             raise
-
-
-@contextmanager
-def concluding(conclude: Callable[[], None]) -> Iterator[None]:
-    """Conclude a block, whatever it raises: other ranks have decided, so an interrupt must not prevent that.
-
-    Args:
-        conclude: is called at the end of the block, and again if anything is raised in the block or by the
-            first call. After a call that was completed, it has no effect.
-    """
-    try:
-        try:
-            yield
-        finally:
-            conclude()
-    except BaseException:
-        with suppress(RuntimeError):  # the step was settled before the interrupt, or by another call
-            conclude()
-        raise
-
-
-def _settle(
-    step: wc.Prepared, channel: Channel, doubt: Callable[[OpenStep], None] | None, *, commit: bool
-) -> None:
-    """Commit a step, roll it back, or leave it in doubt, as ``open_exchange`` says."""
-    is_delivered = channel.call.is_delivered
-    may_count = is_delivered or (channel.closed is not None and not step.needs_results)
-    if doubt is not None and may_count:
-        doubt(step)
-    elif is_delivered and commit:
-        step.commit()
-    else:
-        step.rollback()

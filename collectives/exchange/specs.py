@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,13 +38,50 @@ def get_limits(specs: Mapping[str, TensorSpec], blobs: Sequence[ByteArray]) -> w
     They allow one entry per chunk, and that every element is stored. A transform has at most twice as many
     coefficients as elements. A transform of all tensors as one vector has entries beside its members.
     """
-    sizes = [2 * prod(shape) for shape, _ in specs.values()]
+    sizes = measure(specs)
     return wc.DecodeLimits(
         max_bytes=max(map(len, blobs)),
-        max_entries=sum([max(1, -(-size // CHUNK)) for size in sizes]) + sum(sizes) // CHUNK,
-        max_elements=sum(sizes),
-        max_dense=sum(sizes),
+        max_entries=sizes.entries,
+        max_elements=sizes.coefficients,
+        max_dense=sizes.coefficients,
     )
+
+
+class Sizes(NamedTuple):
+    """Sizes of tensors, and of their containers.
+
+    Attributes:
+        elements: {name: elements of the tensor}.
+        nbytes: of all values.
+        entries: most entries of a container.
+        coefficients: most elements of a container.
+        dtypes: the element types.
+        are_wide: whether sums have the types of the tensors.
+    """
+
+    elements: Mapping[str, int]
+    nbytes: int
+    entries: int
+    coefficients: int
+    dtypes: frozenset[np.dtype[Any]]
+    are_wide: bool
+
+
+def measure(specs: Mapping[str, TensorSpec]) -> Sizes:
+    """Return the sizes of tensors with these shapes and types."""
+    return _measure(tuple(specs.items()))
+
+
+@lru_cache(maxsize=64)
+def _measure(specs: tuple[tuple[str, TensorSpec], ...]) -> Sizes:
+    """Measure tensors, which are the same in every step of a training."""
+    elements = {name: prod(shape) for name, (shape, _) in specs}
+    most = [2 * size for size in elements.values()]
+    nbytes = sum([elements[name] * dtype.itemsize for name, (_, dtype) in specs])
+    entries = sum([max(1, -(-size // CHUNK)) for size in most]) + sum(most) // CHUNK
+    dtypes = frozenset([dtype for _, (_, dtype) in specs])
+    are_wide = min([dtype.itemsize for dtype in dtypes], default=4) >= 4
+    return Sizes(elements, nbytes, entries, sum(most), dtypes, are_wide)
 
 
 def describe(specs: Mapping[str, TensorSpec], *, bare: bool, scheme: str) -> Operand:
@@ -66,13 +103,19 @@ def _describe(specs: tuple[tuple[str, TensorSpec], ...], bare: bool) -> Operand:
 
 def get_spec(tensor: Any) -> TensorSpec:
     """Return the shape and the element type of an array; raise EncodeError if it is not one."""
-    if type(tensor) is np.ndarray and tensor.dtype in DTYPES:
-        return tensor.shape, tensor.dtype
     shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
     if shape is None or dtype is None:
         flat = as_flat(tensor)
         return flat.shape, flat.data.dtype
     return tuple(int(n) for n in shape), dtype_named(dtype)
+
+
+def get_specs(tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:
+    """Return the shapes and the element types of named arrays; raise EncodeError if one is not an array."""
+    return {
+        name: (x.shape, x.dtype) if type(x) is np.ndarray and x.dtype in DTYPES else get_spec(x)
+        for name, x in tensors.items()
+    }
 
 
 def failure_of_encoding(error: Exception) -> Failure:

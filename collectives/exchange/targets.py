@@ -9,15 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 import numpy as np
 
 from collectives.agreement.nonfinite import make_nan
-from collectives.device import copy_all_on_device, copy_on_device, is_on_gpu, match_devices, same_device
+from collectives.device import (
+    any_on_gpu,
+    as_arrays,
+    copy_all_on_device,
+    copy_on_device,
+    is_on_gpu,
+    match_devices,
+    same_device,
+)
 from collectives.exchange.specs import ONLY, TensorSpec, get_spec
 from collectives.transport.reduce import Dense
-from wirecodec.interop import DTYPES, as_target, as_writable, describe_arrays, describe_overlap, dtype_named
+from wirecodec.interop import DTYPES, as_targets, as_writable, describe_arrays, describe_overlap, dtype_named
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,13 @@ class Targets:
 
     @classmethod
     def of(
-        cls, out: Any, tensors: Mapping[str, Any], specs: Mapping[str, TensorSpec], *, bare: bool
+        cls,
+        out: Any,
+        tensors: Mapping[str, Any],
+        specs: Mapping[str, TensorSpec],
+        arrays: Mapping[str, Any],
+        *,
+        bare: bool,
     ) -> Targets:
         """Check the caller's arrays.
 
@@ -42,6 +57,7 @@ class Targets:
             out: an array for a tensor without a name, {name: array} for named ones, or None.
             tensors: the gradients by name; they determine the devices.
             specs: {name: (shape, dtype)} of the results.
+            arrays: the gradients as arrays of the same memory, as far as they are on the host.
             bare: whether the caller passed one tensor without a name.
 
         Raises:
@@ -52,7 +68,7 @@ class Targets:
         if out is None:
             return cls()
         given = {ONLY: out} if bare else _match_names(out, specs)
-        flat = _view_arrays(given, tensors, specs)
+        flat = _view_arrays(given, tensors, specs, arrays)
         if flat is not None:
             return cls(given, flat)
         flat = {}
@@ -82,6 +98,8 @@ class Targets:
             results: {name: array} of the results' shapes, or flat; on the host, or flat raw bits on a GPU.
                 Those that are in the caller's memory already are not copied.
         """
+        if not self.given and not any_on_gpu(tensors.values()):
+            return dict(results)
         delivered: dict[str, Any] = {}
         raw: dict[str, Any] = {}
         for name, result in results.items():
@@ -115,18 +133,26 @@ def fill_with_nan(tensor: Any, out: Any) -> Any:
     bare = not isinstance(tensor, Mapping)
     tensors, results = ({ONLY: tensor}, {ONLY: nan}) if bare else (tensor, nan)
     specs = {name: get_spec(array) for name, array in tensors.items()}
-    delivered = Targets.of(out, tensors, specs, bare=bare).deliver(tensors, results)
+    delivered = Targets.of(out, tensors, specs, as_arrays(tensors), bare=bare).deliver(tensors, results)
     return delivered[ONLY] if bare else delivered
 
 
 def _view_arrays(
-    given: Mapping[str, Any], tensors: Mapping[str, Any], specs: Mapping[str, TensorSpec]
+    given: Mapping[str, Any],
+    tensors: Mapping[str, Any],
+    specs: Mapping[str, TensorSpec],
+    known: Mapping[str, Any],
 ) -> dict[str, Dense] | None:
     """Return flat views of arrays on the host; None if one of them needs the checks of ``_check_array``."""
-    arrays = [as_target(array) for array in given.values()]
-    if any(type(array) is not np.ndarray for array in arrays) or any(map(is_on_gpu, tensors.values())):
+    if any_on_gpu(tensors.values()):
         return None
-    if any(array.shape != specs[name][0] for name, array in zip(given, arrays, strict=True)):
+    if all(map(is_, given.values(), map(tensors.get, given))):
+        arrays = [known[name] for name in given]
+    else:
+        arrays = as_targets(given.values())
+    if set(map(type, arrays)) - {np.ndarray}:
+        return None
+    if [array.shape for array in arrays] != [specs[name][0] for name in given]:
         return None
     columns = describe_arrays(arrays)
     kinds = np.array([DTYPES.index(specs[name][1]) for name in given], np.intp)

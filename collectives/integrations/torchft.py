@@ -24,7 +24,6 @@ from collectives.channel import Channel
 from collectives.errors import name_kind
 from collectives.gloo.communicator import TorchComm
 from collectives.integrations.updates import explain_missing
-from collectives.torch.step import commit_step
 from collectives.waiting.worker import Worker
 from wirecodec.interop import StepInParts, describe_overlap
 
@@ -168,11 +167,12 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
             self._bases = {}  # replicas that have committed learn of it, and all send dense parameters next
         if step.parts is None:
             return
-        if commit and not step.has_failed:
-            commit_step(step.parts)
-            if self._bases is not None:
-                self._bases.update(step.bases)
-        step.parts.keep_attributes()
+        if not commit or step.has_failed:
+            step.parts.rollback()
+            return
+        step.parts.commit()
+        if self._bases is not None:
+            self._bases.update(step.bases)
 
     def _wait(self) -> None:
         """Wait for the exchanges that were begun."""

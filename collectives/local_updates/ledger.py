@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collectives.exchange.inputs import Inputs
+from collectives.exchange.transaction import State, Transaction
 from collectives.local_updates.agreement import StateSummary
 from collectives.local_updates.outer import Array
 from wirecodec.interop import OpenStep
@@ -71,15 +72,21 @@ class Ledger:
         self.made = self.latest = self.dropped = 0
         self.in_doubt: InDoubt | None = None
 
-    def doubt(self, identity: int, measure: Callable[[], Inputs], dropped: int, step: OpenStep) -> None:
-        """Keep the step of an exchange that has broken off.
+    def doubt(
+        self, identity: int, measure: Callable[[], Inputs], dropped: int, transaction: Transaction
+    ) -> None:
+        """Keep the step of an exchange if it is in doubt; a second call has no effect.
 
         Args:
             identity: of the exchange.
             measure: returns the movements of the message, also after the exchange.
             dropped: how often the worker had dropped its movements before the exchange.
-            step: of the compressor.
+            transaction: of the exchange, which has ended.
         """
+        step = transaction.step
+        known = self.in_doubt is not None and self.in_doubt.step is step
+        if step is None or known or transaction.state is not State.IN_DOUBT:
+            return
         step.release()  # a program may give up this exchange, and go on with the compressor
         moved = measure().tensors
         assert isinstance(moved, Mapping)

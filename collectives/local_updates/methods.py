@@ -20,11 +20,9 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import MakeInputs
 from collectives.exchange.methods import SummingCompressor
-from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
-from collectives.exchange.weighing import weigh
-from collectives.transport.weights import check_weight
-from wirecodec.interop import OpenStep
+from collectives.exchange.transaction import Transaction
+from collectives.transport.weights import check_weight, weigh
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Method:
 
     Attributes:
         reduce: averages them over the ranks. Its arguments are the channel, the function that makes the
-            inputs, the compressor, and by name ``weight``, ``commit`` and ``doubt``.
+            inputs, the compressor, and by name ``weight`` and ``transaction``.
         reduce_by_senders: the same over the ranks that sent an element; None if that has no meaning.
         has_residuals: whether ``keep`` can read residuals of single parameters.
         needs_ranks: whether it needs ranks that stay.
@@ -61,8 +59,7 @@ def reduce_by_senders(
     compressor: wc.Compressor,
     *,
     weight: float,
-    commit: bool,
-    doubt: Callable[[OpenStep], None] | None = None,
+    transaction: Transaction,
 ) -> Any:
     """Average named tensors on the host; an element's mean is over the ranks whose container stores it.
 
@@ -71,10 +68,9 @@ def reduce_by_senders(
         make: makes the inputs; if it raises, all ranks raise CollectiveError.
         compressor: of this rank.
         weight: of this rank; that of an element is shared by the ranks that sent it.
-        commit: as for ``allreduce``.
-        doubt: as for ``open_exchange``.
+        transaction: of the compressor's step.
 
-    Returns {name: mean}, 0 where no rank sent, or without ``commit`` a Pending.
+    Returns {name: mean}, 0 where no rank sent.
     """
     proposal, failure = Header(operation=Operation.ALLGATHER), None
     try:
@@ -88,11 +84,10 @@ def reduce_by_senders(
         0,
         proposal,
         failure,
-        commit=commit,
-        doubt=doubt,
+        transaction=transaction,
         rehearsal=rehearse_decoding,
     ) as (opened, local):
-        weights = weigh(local.table, mean=True)
+        weights = weigh([header.weight for header in local.table], mean=True)
         decoded = decode_all(local, local.gather(opened))
         means = {}
         for name, (shape, dtype) in local.specs.items():
@@ -108,7 +103,7 @@ def reduce_by_senders(
         results = local.deliver({name: x.reshape(-1) for name, x in means.items()})
         if local.inputs.accept is not None:
             local.inputs.accept(results)
-        return results if commit else Pending(results, local.prepared)
+        return results
 
 
 METHODS: Mapping[type, Method] = {

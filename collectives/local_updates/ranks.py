@@ -13,6 +13,7 @@ import numpy as np
 from collectives.channel import Channel
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.pending import Pending
+from collectives.exchange.transaction import Transaction, concluding
 from collectives.local_updates.agreement import (
     StateSummary,
     check_states,
@@ -85,11 +86,13 @@ def exchange(
     if measure is None:
         ledger.made = ledger.latest = identity
         return {}
-    doubt = partial(ledger.doubt, identity, measure, terms.dropped)
-    result = terms.reduce(channel, measure, compressor, weight=terms.weight, commit=commit, doubt=doubt)
+    transaction = Transaction(holds=not commit, doubts=True)
+    with concluding(partial(ledger.doubt, identity, measure, terms.dropped, transaction)):
+        result = terms.reduce(channel, measure, compressor, weight=terms.weight, transaction=transaction)
     ledger.made = identity
-    if commit:
-        ledger.latest = identity
+    if not commit:
+        return Pending(result, transaction.held)
+    ledger.latest = identity
     return result
 
 

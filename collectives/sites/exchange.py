@@ -20,7 +20,7 @@ the others is in doubt once their ranges were exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum, prod
 from typing import Any, Protocol
@@ -35,9 +35,9 @@ from collectives.channel import ByteArray, Channel
 from collectives.device import as_arrays, find_gpu, stage_on_host
 from collectives.errors import CollectiveError, is_shared, name_ranks
 from collectives.exchange.inputs import Inputs, MakeInputs
-from collectives.exchange.pending import Pending
-from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
+from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_specs
 from collectives.exchange.targets import Targets
+from collectives.exchange.transaction import Transaction
 from collectives.sites.course import complete, go_through
 from collectives.sites.sites import Sites
 from collectives.sums.pieces import Ranges, assign_ranges
@@ -45,7 +45,7 @@ from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.reduce import Dense, accumulator_dtype, add_weighted, divide_and_round
 from collectives.transport.weights import Weights, check_weight
-from wirecodec.interop import OpenStep, as_sparse
+from wirecodec.interop import as_sparse
 
 _LOST = 1
 """Detail in the header of a rank whose range was exchanged, and which has lost its sum."""
@@ -59,9 +59,7 @@ class Exchange(Protocol):
         comm: Channel,
         make: MakeInputs,
         weight: float,
-        *,
-        doubt: Callable[[OpenStep], None],
-        keep: Callable[[OpenStep], None],
+        transaction: Transaction,
     ) -> Mapping[str, Any]:
         """Exchange ranges, and return the results.
 
@@ -69,8 +67,7 @@ class Exchange(Protocol):
             comm: the channel.
             make: makes the ranges.
             weight: of this rank's site.
-            doubt: as for ``open_exchange``.
-            keep: takes the step as soon as the ranks have agreed.
+            transaction: of the step.
         """
         ...
 
@@ -138,11 +135,10 @@ class _Share:
             gpu.wait_for_tensors()
         flat = {}
         arrays = as_arrays(stage_on_host(dict(given)))
-        for name in sorted(given, key=str.encode):
-            array = arrays[name]
-            self.specs[name] = get_spec(array)
-            flat[name] = np.ascontiguousarray(_make_dense(array)).reshape(-1)
-        self.targets = Targets.of(self.inputs.out, given, self.specs, bare=self.bare)
+        self.specs = get_specs({name: arrays[name] for name in sorted(given, key=str.encode)})
+        for name in self.specs:
+            flat[name] = np.ascontiguousarray(_make_dense(arrays[name])).reshape(-1)
+        self.targets = Targets.of(self.inputs.out, given, self.specs, arrays, bare=self.bare)
         return flat
 
     @property
@@ -185,12 +181,11 @@ def reduce_over_sites(
     make: MakeInputs,
     exchange: Exchange,
     get_scheme: Callable[[], str],
+    transaction: Transaction,
     *,
     reduction: Reduction = Reduction.MEAN,
     weight: float = 1.0,
-    commit: bool = True,
     failure: Failure | None = None,
-    doubt: Callable[[OpenStep], None] | None = None,
 ) -> Any:
     """Sum or average tensors over the ranks of all sites; all ranks call this together.
 
@@ -199,16 +194,14 @@ def reduce_over_sites(
         make: makes this rank's inputs; if it raises, all ranks raise CollectiveError.
         exchange: of ranges across.
         get_scheme: returns the text of the scheme, on which the ranks of a site agree.
+        transaction: of the step across. If this rank raises after that exchange, other ranks may commit the
+            step. It is committed if all ranks of the site have all results.
         reduction: MEAN or SUM.
         weight: of this rank.
-        commit: False to return a Pending.
         failure: the reason why this rank cannot contribute, if it is known already.
-        doubt: takes the step of an exchange across that is complete on this rank, open, if this rank raises:
-            other ranks may commit theirs. ``exchange`` has it, too, for a step that breaks off in there. None
-            to commit the step if all ranks of the site have all results, and to roll it back otherwise.
 
     Returns:
-        The results, in the caller's memory if there is any; or a Pending with them.
+        The results, in the caller's memory if there is any.
 
     Raises:
         CollectiveError: a rank failed or ranks differ; on all ranks of all sites. No state has changed, but
@@ -216,7 +209,7 @@ def reduce_over_sites(
         Timeout: a rank does not take part.
     """
     sites.compare_sizes()
-    return _reduce(sites, make, exchange, get_scheme, reduction, weight, failure, doubt, commit=commit)
+    return _reduce(sites, make, exchange, get_scheme, transaction, reduction, weight, failure)
 
 
 def _reduce(
@@ -224,17 +217,15 @@ def _reduce(
     make: MakeInputs,
     exchange: Exchange,
     get_scheme: Callable[[], str],
+    transaction: Transaction,
     reduction: Reduction,
     weight: float,
     failure: Failure | None,
-    doubt: Callable[[OpenStep], None] | None,
-    *,
-    commit: bool,
 ) -> Any:
     """Sum over sites whose sizes were compared; arguments and results are those of ``reduce_over_sites``."""
     local, across, share = sites.local, sites.across, _Share()
     begun = local.sequence, across.sequence
-    steps: list[OpenStep] = []  # of this rank, also if an exception has lost what it sums
+    step_across = Transaction(holds=True, doubts=True)  # also if an exception has lost what it sums
 
     def make_range() -> Inputs:
         if share.error is not None:
@@ -250,9 +241,7 @@ def _reduce(
             across.has_new_sparse |= local.has_new_sparse
         if across.sequence == begun[1]:
             try:
-                share.means = exchange(
-                    across, make_range, share.weight, doubt=steps.append, keep=steps.append
-                )
+                share.means = exchange(across, make_range, share.weight, step_across)
             except CollectiveError as raised:
                 share.note(_require_shared(raised), "between sites")
             local.has_new_sparse |= across.has_new_sparse
@@ -275,18 +264,20 @@ def _reduce(
         if interrupt is not None:
             raise interrupt
         share.check(results)
-        if commit and steps:
-            steps[0].commit()
+        transaction.begin(step_across.step)
+        transaction.end(succeeds=True, is_delivered=True, may_count=True)
     except BaseException as raised:
         has_shared = is_shared(raised) or is_shared(raised.__cause__)
         if has_shared and not share.is_delivered:  # the other sites have an error, too
             sites.compared = None
-        _resolve(share, steps, doubt, commit=commit)
+        transaction.begin(step_across.step)
+        counts = not share.is_refused
+        transaction.end(succeeds=False, is_delivered=share.is_delivered and counts, may_count=counts)
         if is_shared(raised) and not share.is_refused:
             place = f"rank {local.rank} of site {across.rank}"
             raise _place(share.placed_error or raised, place) from raised
         raise
-    return results if commit else Pending(results, steps[0] if steps else None)
+    return results
 
 
 def _require_shared(error: CollectiveError) -> CollectiveError:
@@ -294,26 +285,6 @@ def _require_shared(error: CollectiveError) -> CollectiveError:
     if is_shared(error):
         return error
     raise error
-
-
-def _resolve(
-    share: _Share,
-    steps: Sequence[OpenStep],
-    doubt: Callable[[OpenStep], None] | None,
-    *,
-    commit: bool,
-) -> None:
-    """Leave the step of a rank that raises in doubt, or commit it if it counts, or roll it back."""
-    for step in steps:
-        if not step.is_open:
-            continue
-        if share.is_refused or (doubt is None and not (share.is_delivered and commit)):
-            step.rollback()
-        elif doubt is not None:
-            doubt(step)
-            return
-        else:
-            step.commit()
 
 
 def _sum_in_site(

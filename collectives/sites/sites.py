@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Any
+from typing import Any, ClassVar
 
 from collectives.attributes import is_mpi
 from collectives.channel import ByteArray, Channel
@@ -22,7 +22,6 @@ from collectives.communicator import Communicator
 from collectives.errors import CollectiveError, name_kind
 from collectives.gloo.communicator import TorchComm
 from collectives.sites.course import relay
-from collectives.store.communicator import StoreComm
 from collectives.waiting.worker import Worker
 
 _SIZES = struct.Struct("<QQQ")
@@ -48,6 +47,8 @@ class Sites:
         >>> sites = co.Sites.of(MPI.COMM_WORLD)  # doctest: +SKIP
         >>> mean = co.allreduce(sites, {"w": grad}, compressor)  # doctest: +SKIP
     """
+
+    is_end: ClassVar[bool] = True
 
     def __init__(self, local: Communicator | Channel, across: Communicator | Channel) -> None:
         self._local, self._across = local, across
@@ -165,8 +166,3 @@ def _divide_by_hosts() -> tuple[Communicator, Communicator]:
     local = next(groups[tuple(ranks)] for ranks in rows if rank in ranks)
     across = groups[tuple(range(rank % width, size, width))]
     return TorchComm(local), TorchComm(across)
-
-
-def find_ends(comm: Any) -> Any:
-    """Return the Sites, the StoreComm, or the channel of a communicator, for ``counted``."""
-    return comm if isinstance(comm, Sites | StoreComm) else Channel.of(comm)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from collectives.agreement.header import Status
 from collectives.channel import ByteArray
@@ -74,6 +75,8 @@ class Participant:
         round: number of the next round, or None before the first one.
         last: a report of the last round, or None.
     """
+
+    is_end: ClassVar[bool] = True
 
     def __init__(
         self, name: str, place: Place, ring: Ring, timing: Timing, publish_every: int, keep: int

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from math import prod
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from collectives.agreement.header import Header
 from collectives.channel import ByteArray, Channel
 from collectives.cost_model import Cost, Workload
 from collectives.exchange.encoding import Encoding
-from collectives.exchange.specs import ONLY, error_of_container
+from collectives.exchange.specs import ONLY, error_of_container, measure
 from collectives.exchange.union import sum_containers
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round
 from collectives.transport.weights import Weights
@@ -59,8 +60,12 @@ def sum_gathered(
             return _sum_on_gpu(local, blobs, weights)
     known = {} if local.sent is None or own is None else {own: local.sent}
     sums, divisor = _add_containers(local, blobs, weights, known)
+    flat = local.targets.flat
+    is_done = divisor == 1 and measure(local.specs).are_wide
+    if is_done and all(map(is_, sums.values(), map(flat.get, sums, sums.values()))):
+        return sums
     return {
-        name: divide_and_round(sums[name], divisor, dtype, local.targets.flat.get(name))
+        name: divide_and_round(sums[name], divisor, dtype, flat.get(name))
         for name, (_, dtype) in local.specs.items()
     }
 
@@ -116,12 +121,12 @@ def _add_containers(
     ranks = [rank for rank in range(len(blobs)) if weights.of_rank(rank)]
     first, later = ranks[:MAX_DECODED], ranks[MAX_DECODED:]
     direct = {} if later else local.targets.flat
-    sums, wide = {}, True
-    for name, (shape, dtype) in local.specs.items():
-        target = direct.get(name)
-        if dtype.itemsize < 4:
-            target, wide = None, False
-        sums[name] = np.empty(prod(shape), accumulator_dtype(dtype)) if target is None else target
+    sizes = measure(local.specs)
+    kinds = {dtype: dtype if sizes.are_wide else accumulator_dtype(dtype) for dtype in sizes.dtypes}
+    sums = {
+        name: direct[name] if name in direct and kinds[dtype] == dtype else np.empty(size, kinds[dtype])
+        for (name, size), (_, dtype) in zip(sizes.elements.items(), local.specs.values(), strict=True)
+    }
     add = partial(
         decode_sum,
         divisor=1 if later else weights.divisor,
@@ -130,7 +135,7 @@ def _add_containers(
     )
     finite = _decode_into(local, blobs, first, sums, add)
     if not later:
-        local.is_finite = finite and wide
+        local.is_finite = finite and sizes.are_wide
         return sums, 1
     _add_in_turn(local, blobs, weights, sums, later)
     return sums, weights.divisor

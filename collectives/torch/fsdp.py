@@ -20,7 +20,7 @@ from typing import Any, Literal
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operand, Operation, Status
-from collectives.call import counted, exclusive
+from collectives.call import exclusive
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
@@ -29,11 +29,10 @@ from collectives.gloo.communicator import TorchComm
 from collectives.sites.sites import Sites
 from collectives.torch.arguments import check_compressor, wrap_group
 from collectives.torch.callbacks import after_backward, raise_error, report_error
-from collectives.torch.gradients import Gradients, average
-from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
+from collectives.torch.parts import PartDriver, PartSettings
+from collectives.torch.scaling import check_scaler
 from collectives.torch.side_stream import torch_stream
-from collectives.torch.step import commit_step
-from wirecodec.interop import StepInParts, local_shard
+from wirecodec.interop import local_shard
 
 
 def fsdp_hook(
@@ -94,7 +93,8 @@ def fsdp_hook(
     across: Any = comm.across if isinstance(comm, Sites) else wrap_group(comm)
     local = comm.local if isinstance(comm, Sites) else TorchComm(_make_site_group(module))
     names = {id(one): path or "root" for path, one in modules.items()}
-    settings = _Settings(module, compressor, across, local, set(names.values()), algorithm, nonfinite, scaler)
+    exchange_of_parts = PartSettings(compressor, set(names.values()), algorithm, nonfinite, scaler)
+    settings = _Settings(module, exchange_of_parts, across, local)
     current: _Backward | None = None
 
     def exchange(name: str, flat: Any) -> None:
@@ -152,17 +152,12 @@ class _Settings:
     Attributes:
         across: communicator of the ranks that have the same shard.
         local: communicator of the ranks of the site.
-        names: of all FSDP modules.
     """
 
     module: Any
-    compressor: wc.Compressor | CLTk
+    exchange: PartSettings
     across: Any
     local: Any
-    names: set[str]
-    algorithm: str
-    nonfinite: Literal["raise", "propagate"]
-    scaler: Any
 
 
 class _Backward:
@@ -173,8 +168,7 @@ class _Backward:
 
         self._settings = settings
         self._graph = _find_graph()
-        self._parts: StepInParts[Any] | None = None
-        self._scale: LossScale | None = None
+        self._driver = PartDriver(settings.exchange)
         self._counts: dict[str, int] = {}
         self._error: BaseException | None = None
         self._is_exchanged = True  # so far
@@ -191,38 +185,15 @@ class _Backward:
         if self._is_exchanged:
             self._is_exchanged = False
             try:
-                self._average(name if count == 1 else f"{name}#{count}", flat)
-                parts = self._parts
-                self._is_exchanged = parts is not None and parts.is_exchanged
+                given = {name if count == 1 else f"{name}#{count}": flat}
+                stream = torch_stream(flat.device)  # in backward, FSDP's stream for reductions
+                across = Channel.of(self._settings.across)
+                self._driver.average(across, lambda: given, stream=stream)
+                self._is_exchanged = self._driver.is_exchanged
             except Exception as error:  # the ranks of the site are in the same backward pass, and wait
                 self._error = error
         if not self._is_exchanged:
             flat.fill_(math.nan)
-
-    @counted(lambda self, *_: Channel.of(self._settings.across))
-    def _average(self, name: str, flat: Any) -> None:
-        settings = self._settings
-        part: Any = settings.compressor
-        broken: Exception | None = None
-        try:
-            if self._parts is None:
-                settings.compressor.require_names(settings.names)
-                self._parts = StepInParts(settings.compressor)
-            part = self._parts.next_part()
-        except Exception as error:
-            broken = error
-
-        def collect() -> Gradients:
-            if broken is not None:
-                raise broken
-            if self._scale is None:
-                if settings.scaler is None:
-                    warn_of_changed_scale(settings.compressor)
-                self._scale = LossScale.of(settings.scaler)
-            return Gradients({name: flat}, self._scale)
-
-        with torch_stream(flat.device):  # in backward, FSDP's stream for reductions
-            average(Channel.of(settings.across), collect, part, settings.algorithm, settings.nonfinite)
 
     def _finish(self) -> None:
         """End the step; raise its error in a callback that runs after those of all FSDP modules."""
@@ -251,18 +222,17 @@ class _Backward:
             failure = Failure(status, own if isinstance(own, Exception) else text)
         try:
             self._agree(self._settings.local, failure)
-        except CollectiveError as shared:
+        except BaseException as shared:
+            self._driver.rollback()
+            if not isinstance(shared, CollectiveError):
+                raise
             self._spoil()
             if self._error is not None:
                 raise self._error from shared
-            if shared.reason == "value" and self._settings.nonfinite == "propagate":
+            if shared.reason == "value" and self._settings.exchange.nonfinite == "propagate":
                 return
             raise
-        finally:
-            if self._parts is not None:
-                self._parts.keep_attributes()
-        if self._parts is not None:
-            commit_step(self._parts)
+        self._driver.commit()
 
     @exclusive
     def _agree(self, comm: Any, failure: Failure | None = None) -> None:

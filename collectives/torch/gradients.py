@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import wirecodec as wc
 from collectives.allreduce import reduce_made
 from collectives.call import counted
-from collectives.channel import Channel
+from collectives.channel import Channel, find_ends
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange.inputs import Inputs
-from collectives.sites.sites import Sites, find_ends
+from collectives.sites.sites import Sites
 from collectives.torch.arguments import check_compressor, name_parameters
-from collectives.torch.layouts import SparseLayouts, is_dense
+from collectives.torch.layouts import SparseLayouts, find_sparse, is_dense
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
 from wirecodec.interop import describe_overlap, find_zeros, local_shard
 
 
-@counted(lambda comm, *_, **__: find_ends(comm))
+@counted(lambda comm, *_, **__: find_ends(comm), replaces="comm")
 def average_gradients(
     comm: Communicator | Channel | Sites,
     named_parameters: Iterable[tuple[str, Any]],
@@ -92,7 +93,7 @@ def average_gradients(
         layouts.announce(gradients)
         return Gradients(gradients, LossScale.of(scaler, optimizer))
 
-    ends = find_ends(comm)
+    ends: Any = comm
     layouts = SparseLayouts(ends, trained)
     means = average(ends, collect, compressor, algorithm, nonfinite, weight)
     layouts.learn()
@@ -151,21 +152,20 @@ class Gradients:
 
     def to_inputs(self) -> Inputs:
         """Return the inputs of an exchange, in the true unit; dense ones take their means, too."""
-        given = {name: self.scale.to_true_unit(tensor) for name, tensor in self.tensors.items()}
-        out = {name: tensor if is_dense(tensor) else _make_dense(tensor) for name, tensor in given.items()}
+        given = self.scale.to_true_unit(self.tensors)
+        out = given | {name: _make_dense(tensor) for name, tensor in find_sparse(given).items()}
         return Inputs(given, out, self.scale.unit, self.scale.limits(self.tensors))
 
     def take(self, means: Mapping[str, Any]) -> dict[str, Any]:
         """Write means into dense gradients; return these, and a sparse mean for each sparse gradient."""
-        taken = {}
+        sparse, taken = find_sparse(self.tensors), dict(self.tensors)
         for name, gradient in self.tensors.items():
-            if is_dense(gradient):
-                self.scale.write(means[name], gradient)
-                taken[name] = gradient
-            else:
+            if name in sparse:
                 mean = means[name].to_sparse(gradient.sparse_dim())
                 scaled = (mean * self.scale.factor).coalesce() if self.scale.unit else mean
                 taken[name] = scaled.to(gradient.dtype)
+            elif means[name] is not gradient:
+                self.scale.write(means[name], gradient)
         return taken
 
 
@@ -205,18 +205,13 @@ def average(
         gradients = collect()
         return gradients.to_inputs()
 
-    means: Any
-    if isinstance(compressor, CLTk):
-        means = compressor.reduce_made(channel, make, nonfinite=nonfinite, hold_zeros=True, weight=weight)
-    else:
-        means = reduce_made(
-            channel,
-            make,
-            compressor,
-            algorithm=algorithm,
-            nonfinite=nonfinite,
-            hold_zeros=True,
-            weight=weight,
-            has_out=True,
-        )
+    reduce = find_reduction(compressor, algorithm)
+    means = reduce(channel, make, nonfinite=nonfinite, hold_zeros=True, weight=weight)
     return gradients.take(means)
+
+
+def find_reduction(compressor: wc.Compressor | CLTk, algorithm: str) -> Callable[..., Any]:
+    """Return the function that averages inputs by a compressor, as ``reduce_made`` without its scheme."""
+    if isinstance(compressor, CLTk):
+        return compressor.reduce_made
+    return partial(reduce_made, scheme=compressor, algorithm=algorithm, has_out=True)

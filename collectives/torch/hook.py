@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import wirecodec as wc
 from collectives.call import skip_exchange
-from collectives.channel import Channel
+from collectives.channel import Channel, find_ends
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
-from collectives.sites.sites import Sites, find_ends
+from collectives.sites.sites import Sites
+from collectives.torch.ahead import EncoderAhead
 from collectives.torch.arguments import (
     check_compressor,
     is_ready,
@@ -26,6 +27,7 @@ from collectives.torch.arguments import (
 from collectives.torch.callbacks import after_backward, raise_error, report_error
 from collectives.torch.isolation import isolate
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
+from collectives.torch.parts import PartSettings
 from collectives.torch.scaling import check_scaler
 from collectives.torch.spare_cores import has_spare_cores
 from collectives.torch.step import Settings, TrainingStep
@@ -111,7 +113,6 @@ def torch_hook(
     refuse_complex(named)
     names = {id(parameter): name for name, parameter in named.items()}
     trainable = frozenset(id(parameter) for parameter in named.values() if parameter.requires_grad)
-    on_gpu = any(parameter.is_cuda for parameter in named.values())
     overlap = _decide_overlap(compressor, overlap)
     settings: Settings | None = None
     overlaps = False
@@ -121,10 +122,14 @@ def torch_hook(
         nonlocal settings, overlaps
         channel = find_ends(comm)
         if settings is None or settings.channel is not channel:
+            on_gpu = any(parameter.is_cuda for parameter in named.values())
             overlaps = has_spare_cores(channel, on_gpu=on_gpu) if overlap is None else overlap
             if overlaps:
                 isolate(channel)
-            settings = Settings(compressor, channel, names, trainable, algorithm, nonfinite, scaler)
+            exchange = PartSettings(compressor, names.values(), algorithm, nonfinite, scaler)
+            settings = Settings(
+                exchange, channel, names, trainable, ahead=EncoderAhead() if overlaps else None
+            )
         return settings
 
     if is_ready(comm):
@@ -135,8 +140,7 @@ def torch_hook(
         nonlocal current
         if current is None or not current.takes(bucket):
             current = TrainingStep(set_up())
-        step = current
-        channel = step.channel
+        step, channel = current, current.channel
         number, is_last = step.place(bucket)
         try:
             future = step.add(bucket)
@@ -149,9 +153,9 @@ def torch_hook(
             if is_last:
                 after_backward(partial(_finish, step))
         elif is_last:
-            step.exchange_all()
-            if step.error is not None:
-                _finish(step)
+            step.exchange()
+            step.finish()
+            _finish(step)
         return future
 
     # DDP checks these annotations and does not accept strings.

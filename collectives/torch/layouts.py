@@ -69,6 +69,13 @@ class SparseLayouts:
         return mean.to_dense().to_sparse(dimensions)
 
 
+def find_sparse(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of named torch tensors that are sparse."""
+    import torch
+
+    return {name: x for name, x in tensors.items() if x.layout is not torch.strided}
+
+
 def is_dense(tensor: Any) -> bool:
     """Return whether a torch tensor is dense."""
     import torch

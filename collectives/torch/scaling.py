@@ -52,17 +52,20 @@ class LossScale:
             raise ValueError(f"the scaler's scale is {factor}; it must be above 0 and finite")
         return cls(factor, f"; loss scale {factor!r}")
 
-    def to_true_unit(self, gradient: Any) -> Any:
-        """Return a torch gradient in its true unit, contiguous if it is dense; itself if nothing changes.
+    def to_true_unit(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
+        """Return torch gradients in their true unit, dense ones contiguous; itself what does not change."""
+        import torch
+
+        given = {name: x.contiguous() if x.layout is torch.strided else x for name, x in gradients.items()}
+        return {name: self._divide(x) for name, x in given.items()} if self.unit else given
+
+    def _divide(self, gradient: Any) -> Any:
+        """Divide a gradient by the scale.
 
         A type of 16 bits becomes float32 if its range or its digits do not suffice for the quotient.
         """
         import torch
 
-        if gradient.layout is torch.strided:
-            gradient = gradient.contiguous()
-        if not self.unit:
-            return gradient
         is_power = math.frexp(self.factor)[0] == 0.5
         exact = gradient.dtype in (torch.float32, torch.float64) or (
             gradient.dtype is torch.bfloat16 and is_power
@@ -80,8 +83,6 @@ class LossScale:
 
     def write(self, mean: Any, gradient: Any) -> None:
         """Write a mean of ``to_true_unit``, which this overwrites, into a dense gradient."""
-        if mean is gradient:
-            return
         gradient.copy_(mean.mul_(self.factor) if self.unit else mean)
 
 

@@ -19,21 +19,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
-import wirecodec as wc
-from collectives.call import counted
 from collectives.channel import Channel
-from collectives.cltk.allreduce import CLTk
 from collectives.errors import CollectiveError
 from collectives.exchange.encoding import read_on_host
 from collectives.sites.sites import Sites
 from collectives.torch.ahead import EncoderAhead
-from collectives.torch.gradients import Gradients, average
-from collectives.torch.layouts import is_dense
-from collectives.torch.scaling import LossScale, warn_of_changed_scale
+from collectives.torch.gradients import Gradients
+from collectives.torch.layouts import find_sparse, is_dense
+from collectives.torch.parts import PartDriver, PartSettings
+from collectives.torch.scaling import LossScale
 from collectives.torch.side_stream import SideStreams
-from wirecodec.interop import Latch, StepInParts
+from wirecodec.interop import Latch
 
 MIN_FIRST = 2**19
 """Elements of a first bucket that is exchanged by itself; DDP's has 1 MiB. An exchange costs about 2 ms."""
@@ -41,24 +39,23 @@ MIN_FIRST = 2**19
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """Settings of a hook, as for ``torch_hook``.
+    """Settings of a hook.
 
     Attributes:
+        exchange: of the parts of a step.
+        channel: of this rank.
         names: {id(parameter): name}.
         trainable: ids of the parameters that have gradients.
         streams: of the thread that exchanges buckets.
-        ahead: encodes buckets before their turn.
+        ahead: encodes buckets before their turn; None if no bucket is exchanged alone.
     """
 
-    compressor: wc.Compressor | CLTk
+    exchange: PartSettings
     channel: Channel | Sites
     names: Mapping[int, str]
     trainable: Set[int]
-    algorithm: str
-    nonfinite: Literal["raise", "propagate"]
-    scaler: Any = None
     streams: SideStreams = field(default_factory=SideStreams)
-    ahead: EncoderAhead = field(default_factory=EncoderAhead)
+    ahead: EncoderAhead | None = None
 
 
 class TrainingStep:
@@ -79,9 +76,7 @@ class TrainingStep:
         self._futures: list[Any] = []
         self._written: list[Any] = []  # an event per bucket
         self._waiting: list[Any] = []  # buckets that are exchanged with the next one
-        self._parts: StepInParts[Any] | None = None
-        self._scale: LossScale | None = None  # of this step
-        self._is_exchanged = True  # so far
+        self._driver = PartDriver(settings.exchange)
         self._encoded: dict[int, threading.Event] = {}  # by number of the bucket that is encoded ahead
         self._sparse: dict[str, Any] = {}  # means of sparse gradients
         self._finished = Latch()
@@ -113,23 +108,24 @@ class TrainingStep:
         future: Any = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
         self._buckets.append(bucket)
         self._futures.append(future)
-        self._written.append(self._settings.streams.mark(buffer))
+        self._written.append(self._settings.streams.mark(buffer) if buffer.is_cuda else None)
         return future
 
     def encode_ahead(self, number: int) -> None:
         """Begin to encode a bucket, if it is not the first that is exchanged. Call it before its exchange."""
         settings, buffer = self._settings, self._buckets[number].buffer()
         part = number - (self._buckets[0].buffer().numel() < MIN_FIRST)
-        takes = isinstance(settings.channel, Channel) and settings.scaler is None
-        if part > 0 and takes and is_dense(buffer) and not buffer.is_cuda:
-            self._encoded[number] = settings.ahead.submit(self, partial(self._encode_part, number, part))
+        takes = isinstance(settings.channel, Channel) and settings.exchange.scaler is None
+        ahead = settings.ahead
+        if ahead is not None and part > 0 and takes and is_dense(buffer) and not buffer.is_cuda:
+            self._encoded[number] = ahead.submit(self, partial(self._encode_part, number, part))
 
     def _encode_part(self, number: int, part: int) -> None:
         settings = self._settings
         gradients = Gradients(_name_gradients([self._buckets[number]], settings.names), LossScale())
-        assert self._parts is not None
+        assert self._driver.parts is not None
         assert isinstance(settings.channel, Channel)
-        self._parts.encode_ahead(
+        self._driver.parts.encode_ahead(
             part,
             read_on_host(gradients.to_inputs()),
             rank=settings.channel.rank,
@@ -149,16 +145,11 @@ class TrainingStep:
             encoded.wait()
         self._waiting.append(bucket)
         waits = number == 0 and not is_last and bucket.buffer().numel() < MIN_FIRST
-        if self._is_exchanged and not waits:
+        if self._driver.is_exchanged and not waits:
             buckets, self._waiting = self._waiting, []
-            self._exchange(buckets)
+            self.exchange(buckets)
         if is_last:
-            self._finish()
-
-    def exchange_all(self) -> None:
-        """Exchange all buckets at once, and finish the step."""
-        self._exchange(self._buckets)
-        self._finish()
+            self.finish()
 
     def wait(self) -> BaseException | None:
         """Wait for the end of the exchange; return an interrupt, or raise a second one at once."""
@@ -179,56 +170,28 @@ class TrainingStep:
         """Whether the channel was closed, so that no further step can be taken."""
         return self._settings.channel.closed is not None
 
-    def _exchange(self, buckets: Sequence[Any]) -> None:
-        """Average the gradients of buckets in place, as a part of the step.
-
-        After an error on this rank alone, the step goes on if the others have what they need of this part.
-        """
-        self._is_exchanged = False
+    def exchange(self, buckets: Sequence[Any] | None = None) -> None:
+        """Average the gradients of buckets, or of all, in place, as a part of the step."""
+        self._driver.is_exchanged = False
         try:
-            self._exchange_part(buckets)
+            collect = partial(_name_gradients, buckets or self._buckets, self._settings.names)
+            means = self._driver.average(self._settings.channel, collect, self._begin)
+            self._sparse |= find_sparse(means)
         except BaseException as error:
             self.error = self.error or error
         finally:
-            self._settings.ahead.begin(self)  # else buckets that are encoded ahead would wait, after an error
+            self._begin()  # else buckets that are encoded ahead would wait, after an error
 
-    @counted(lambda self, _: self._settings.channel)
-    def _exchange_part(self, buckets: Sequence[Any]) -> None:
-        settings = self._settings
-        part: Any = settings.compressor
-        broken: Exception | None = None
-        try:
-            if self._parts is None:
-                settings.compressor.require_names(settings.names.values())
-                self._parts = StepInParts(settings.compressor)
-                settings.ahead.begin(self)
-            part = self._parts.next_part()
-        except Exception as error:
-            broken = error
+    def _begin(self) -> None:
+        """Let buckets be encoded ahead."""
+        if self._settings.ahead is not None:
+            self._settings.ahead.begin(self)
 
-        def collect() -> Gradients:
-            if broken is not None:
-                raise broken
-            if self._scale is None:
-                if settings.scaler is None:
-                    warn_of_changed_scale(settings.compressor)
-                self._scale = LossScale.of(settings.scaler)
-            return Gradients(_name_gradients(buckets, settings.names), self._scale)
-
-        try:
-            means = average(settings.channel, collect, part, settings.algorithm, settings.nonfinite)
-        finally:
-            self._is_exchanged = broken is None and self._parts is not None and self._parts.is_exchanged
-        self._sparse |= {name: mean for name, mean in means.items() if not is_dense(mean)}
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Commit the step, or make all gradients NaN; then hand all buckets back, whatever is raised."""
         results: list[Any] = []
         try:
-            if self._parts is not None:
-                if self._is_exchanged:
-                    commit_step(self._parts)
-                self._parts.keep_attributes()
+            (self._driver.commit if self._driver.is_exchanged else self._driver.rollback)()
             results = self._collect_results()
         except BaseException as error:
             self.error = self.error or error
@@ -258,7 +221,7 @@ class TrainingStep:
 
         If the step failed, gradients are NaN, so that no optimizer uses them unnoticed.
         """
-        failed = self.error is not None or not self._is_exchanged
+        failed = self.error is not None or not self._driver.is_exchanged
         results = []
         for bucket in self._buckets:
             result = bucket.buffer()
@@ -279,17 +242,6 @@ class TrainingStep:
                         (gradient if is_dense(gradient) else gradient._values()).fill_(math.nan)
 
 
-def commit_step(parts: StepInParts[Any]) -> None:
-    """Take the step, and try again after an exception, because the other ranks have taken it."""
-    try:
-        parts.commit()
-    except RuntimeError:  # another step was committed
-        raise
-    except BaseException:
-        parts.commit()
-        raise
-
-
 def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[str, Any]:
     """Return the gradients of buckets by name.
 
@@ -299,7 +251,7 @@ def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[st
     for bucket in buckets:
         parameters, buffer = bucket.parameters(), bucket.buffer()
         parts = bucket.gradients() if is_dense(buffer) else [buffer]
-        if sum(part.numel() for part in parts) != buffer.numel():
+        if sum([part.numel() for part in parts]) != buffer.numel():
             raise ValueError(
                 f"a bucket has {buffer.numel()} elements, and its gradients have"
                 f" {sum(part.numel() for part in parts)}, so some would not be averaged"

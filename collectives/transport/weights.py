@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collectives.errors import CollectiveError
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -33,6 +35,8 @@ class Weights:
         largest = max(weights)
         if largest == 0:
             return None
+        if min(weights) == 1 == largest:
+            return cls(float(len(weights)) if mean else 1.0)
         taking_part = len(weights) - weights.count(0)
         if mean and {*weights} <= {0, largest}:
             factors = tuple([float(weight > 0) for weight in weights])
@@ -51,6 +55,21 @@ class Weights:
     def of_rank(self, rank: int) -> float:
         """Return the factor of a rank."""
         return self.factors[rank] if self.factors else 1.0
+
+
+def weigh(weights: Sequence[float], *, mean: bool) -> Weights:
+    """Return the factors for the weights in the headers of an agreement, as ``Weights.of``.
+
+    Raises CollectiveError on all ranks if all weights are 0.
+    """
+    found = Weights.of(weights, mean=mean)
+    if found is None:
+        raise CollectiveError(
+            "all ranks have weight 0, so nobody sends: at least one must have another weight",
+            ranks=range(len(weights)),
+            reason="argument",
+        )
+    return found
 
 
 def check_weight(weight: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from collectives.channel import Channel
 from collectives.cost_model import Workload
 from collectives.device import is_on_gpu
 from collectives.exchange.encoding import Encoding
+from collectives.exchange.specs import measure
 from collectives.transport.segments import MIN_SEGMENTED
 from collectives.transport.weights import Weights
 from collectives.tuning.calibration import get_rates, rehearse_calibration
@@ -23,7 +23,7 @@ def sum_tensors(channel: Channel, local: Encoding, weights: Weights, proposal: H
     """Sum all ranks' tensors by the proposed algorithm, as ``AllreduceAlgorithm.run``."""
     code, signature = Algorithm(proposal.algorithm), local.operand.signature
     if code == Algorithm.AUTO:
-        code = choose_algorithm(channel, _derive_workload(channel, local, local.table), sparse=local.sparse)
+        code = _choose(channel, local, local.table)
         channel.call.update_pending = channel.is_union_due(signature)
     sums = ALGORITHMS[code].run(channel, local, weights, proposal)
     if channel.call.update_pending:  # a split counts the union itself
@@ -41,7 +41,7 @@ def choose_algorithm(channel: Channel, work: Workload, *, sparse: bool = False) 
         work: the sizes.
         sparse: whether the algorithm has to move supports.
     """
-    if _is_small(work):
+    if _is_small(work.ranks, work.elements, work.blobs):
         return Algorithm.ALLGATHER
     rates = get_rates(channel, work.blobs // work.ranks)
     allowed = {code: record for code, record in ALGORITHMS.items() if record.moves_supports or not sparse}
@@ -56,18 +56,28 @@ def will_gather(proposal: Header, channel: Channel, local: Encoding, table: list
     code = Algorithm(proposal.algorithm)
     if code != Algorithm.AUTO:
         return code == Algorithm.ALLGATHER
-    work = _derive_workload(channel, local, table)
-    if channel.rates is None and not _is_small(work):
+    if channel.rates is None and not _gathers_always(table):
         return False  # the ranks measure first
-    if choose_algorithm(channel, work, sparse=local.sparse) != Algorithm.ALLGATHER:
+    if _choose(channel, local, table) != Algorithm.ALLGATHER:
         return False
     channel.call.update_pending = channel.is_union_due(local.operand.signature)
     return True
 
 
-def _is_small(work: Workload) -> bool:
-    """Return whether containers are gathered whatever the rates are."""
-    return work.ranks == 1 or not work.elements or work.blobs < MIN_SEGMENTED
+def _choose(channel: Channel, local: Encoding, table: list[Header]) -> Algorithm:
+    """Choose the algorithm for the headers of an agreement; the same on every rank."""
+    if _gathers_always(table):
+        return Algorithm.ALLGATHER
+    return choose_algorithm(channel, _derive_workload(channel, local, table), sparse=local.sparse)
+
+
+def _gathers_always(table: list[Header]) -> bool:
+    return _is_small(len(table), table[0].elements, sum([header.payload_len for header in table]))
+
+
+def _is_small(ranks: int, elements: int, nbytes: int) -> bool:
+    """Return whether containers of so many bytes are gathered whatever the rates are."""
+    return ranks == 1 or not elements or nbytes < MIN_SEGMENTED
 
 
 def _derive_workload(channel: Channel, local: Encoding, table: list[Header]) -> Workload:
@@ -75,7 +85,7 @@ def _derive_workload(channel: Channel, local: Encoding, table: list[Header]) -> 
     elements = table[0].elements
     return Workload.of(
         elements,
-        sum(prod(shape) * dtype.itemsize for shape, dtype in local.specs.values()),
+        measure(local.specs).nbytes,
         [header.payload_len for header in table],
         [elements if h.detail == NO_DETAIL else min(h.detail, elements) for h in table],
         channel.get_union(table[0].signature),

@@ -24,7 +24,7 @@ from tests.fuzz.patches import tells_rightly
 from tests.fuzz.probes import PROBES
 from tests.fuzz.ways import Ways, bounded, splits_of
 from tests.golden import vectors
-from wirecodec.container.kept_records import KeptRecords
+from wirecodec.container.content import KeptRecords
 
 SECONDS = 20
 """CPU seconds that the trials of one mutant may take, beyond three times what they take without a change.

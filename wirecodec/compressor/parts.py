@@ -70,11 +70,27 @@ class StepInParts(Generic[T]):
         return self._holder.state.step > self._before.step
 
     def commit(self) -> None:
-        """Replace the state of the whole by the one after all parts; again if that was interrupted.
+        """Replace the state of the whole by the one after all parts, because the other ranks have done so.
+
+        After an interrupt, it is completed before that is raised.
 
         Raises:
             RuntimeError: another step was committed since this one began.
         """
+        try:
+            self._replace_state()
+        except RuntimeError:
+            raise
+        except BaseException:
+            self._replace_state()
+            raise
+        self._keep_attributes()
+
+    def rollback(self) -> None:
+        """Leave the state of the whole as it was before the step."""
+        self._keep_attributes()
+
+    def _replace_state(self) -> None:
         whole = self._whole._holder
         if whole.state is not self._before and whole.state is not self._after:
             raise RuntimeError("another step was committed since this one began")
@@ -86,7 +102,7 @@ class StepInParts(Generic[T]):
         whole.state = self._after
         whole.memory = memory
 
-    def keep_attributes(self) -> None:
+    def _keep_attributes(self) -> None:
         """Copy attributes that a subclass has changed to the whole, whether or not the step counts."""
         for name, value in vars(self.compressor).items():
             if name != "_holder":

@@ -196,6 +196,7 @@ def read(
     keys = spans.keys
     if extension.is_fused or extension.is_joined:
         keys = check_members(extension.bodies.get(FUSED), extension.bodies.get(JOINED), spans, max_entries)
+    extension = replace(extension, tensors=int(keys.size))
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(extension, spans)

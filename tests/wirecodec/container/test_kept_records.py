@@ -10,7 +10,7 @@ from formats.reference import Record, Row, assemble
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_names, write_shape
 from wirecodec.container import content
-from wirecodec.container.kept_records import KEPT, MAX_TOTAL
+from wirecodec.container.content import KEPT, MAX_TOTAL
 
 FLOAT32 = 1
 

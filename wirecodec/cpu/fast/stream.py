@@ -63,10 +63,13 @@ def clear_all(arrays: Sequence[Array]) -> bool:
             small.append(array)
         else:
             clear(array)
-    total = sum(array.nbytes for array in small)
+    total = sum([array.nbytes for array in small])
     if total < 2 * MIN_CLEARED_PER_THREAD:
         for array in small:
-            clear(array)
+            if array.nbytes < MIN_STREAMED:
+                array.fill(0)
+            else:
+                clear(array)
         return True
     from wirecodec.kernels.cpu.threads import least_units, map_ranges
 
