@@ -150,7 +150,8 @@ def check_values(
     guard = Guard(finite, max_norm)
     data, header = open_container(blob, limits, sizes_trusted=True)
     require_floats(header, _ADDED)
-    _refuse_patches(header)
+    if patches := header.extension.patches():
+        raise _refuse(header, patches[0])
     if isinstance(schema, Mapping):
         specs = TensorSpecs(header, schema)
         check_all(specs, schema)
@@ -214,7 +215,8 @@ def _find_targets(
     Raises SchemaMismatch if the tensors do not match the schema or the arrays, or if one is a patch.
     Raises ValueError if an array is not one that values can be added to.
     """
-    _refuse_patches(header)
+    if patches := header.extension.patches():
+        raise _refuse(header, patches[0])
     if isinstance(out, Mapping):
         specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]
@@ -241,12 +243,9 @@ def _find_targets(
     return Targets(targets, columns)
 
 
-def _refuse_patches(header: ContainerHeader) -> None:
-    """Raise SchemaMismatch if a tensor is a patch."""
-    patches = header.extension.patches()
-    if patches:
-        name = next(islice(TensorSpecs(header, None).names(), patches[0], None))
-        raise patch_error("it is not added", name)
+def _refuse(header: ContainerHeader, patch: int) -> SchemaMismatch:
+    """Return the error of a tensor that is a patch."""
+    return patch_error("it is not added", next(islice(TensorSpecs(header, None).names(), patch, None)))
 
 
 def _check_targets(targets: Sequence[Any], specs: TensorSpecs) -> None:

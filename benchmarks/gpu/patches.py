@@ -52,11 +52,11 @@ def generate_cases(device: CupyDevice, x: Any) -> Iterator[Case]:
 
 def _find_changes(old: Bits, new: Bits, *, is_encoded: bool) -> Iterator[tuple[int, int, Any, Any]]:
     """Yield the first and the last element of each entry, its positions, and their section or weights."""
-    indices, _ = old.forms.find_changes(old.bits, new.bits, digests=True)
+    (indices, olds_of, _), _ = old.forms.find_changes(old.bits, new.bits, digests=True)
     for at in range(0, old.bits.size, CHUNK):
         base, stop = old.part(at, at + CHUNK), min(at + CHUNK, old.bits.size)
-        here = indices[slice(*np.searchsorted(indices, np.array([at, stop], np.uint32)))] - np.uint32(at)
-        olds, _ = base.take(here), new.part(at, stop).take(here)
+        own = slice(*np.searchsorted(indices, np.array([at, stop], np.uint32)))
+        here, olds = indices[own] - np.uint32(at), olds_of[own]
         chosen = positions.choose_classes(base, olds, kind_of(old.dtype).shifts)
         if is_encoded:
             yield at, stop, here, positions.encode(base, here, *chosen)
@@ -72,7 +72,7 @@ def _apply_changes(base: Bits, sections: list[tuple[int, int, Any, Any]]) -> Non
     base.forms.sum_elements(base.bits)
     for at, stop, here, section in sections:
         part = base.part(at, stop)
-        found = positions.decode(section, part, here.size)
-        olds = part.take(found)
-        part.forms.sum_change(part.bits, found, olds)
+        found, olds = positions.decode(section, part, here.size)
+        ends = np.array([0, stop - at]), np.array([0, found.size])
+        part.forms.add_changes(np.zeros(1, np.uint64), part.bits, *ends, (found, olds))
         part.scatter(found, olds)

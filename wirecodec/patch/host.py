@@ -80,16 +80,14 @@ class HostForms:
         one, other = (x.view(np.uint8) if digests else x.view(np.uint8)[:0] for x in (old, new))
         parts, state, at = [], np.zeros(3, np.uint64), 0
         with borrow("changes", (3, _AT_ONCE), np.uint64) as memory:
-            found = (
-                memory[0].view(np.uint32)[:_AT_ONCE],
-                *(row.view(old.dtype)[:_AT_ONCE] for row in memory[1:]),
-            )
+            found = memory[0].view(np.uint32)[:_AT_ONCE]
+            olds, news = (row.view(old.dtype)[:_AT_ONCE] for row in memory[1:])
             while at < old.size:
                 state[0] = 0
-                at = int(kernels.find_changes(old, new, one, other, at, *found, state))
-                parts.append([x[: int(state[0])].copy() for x in found])
+                at = int(kernels.find_changes(old, new, one, other, at, found, olds, news, state))
+                parts.append([x[: int(state[0])].copy() for x in (found, olds, news)])
         if not parts:
-            parts.append([x[:0].copy() for x in found])
+            parts.append([np.empty(0, x.dtype) for x in (found, olds, news)])
         indices, olds, news = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
         return (indices, olds, news), (int(state[1]), int(state[2]))
 

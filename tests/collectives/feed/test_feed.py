@@ -31,7 +31,8 @@ from tests.collectives.injector import Injected, Injector
 from tests.collectives.store.faulty import Faults
 from tests.collectives.store.stores import Store
 from wirecodec.cli import main
-from wirecodec.patch import states
+from wirecodec.patch.bits import Bits
+from wirecodec.patch.host import HostForms
 
 OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
@@ -728,14 +729,14 @@ def test_a_publisher_reads_each_tensor_once(
 ) -> None:
     """A copy from a device is made for each time; anchors and patches over more versions read it again."""
     publisher, counted = co.Publisher(folder, "run", base=base), Counter[int]()
-    to_host = states._to_host
+    read = HostForms.read
     mine = {id(x) for x in training.state.values()}
 
-    def count(tensor: Any) -> Any:
+    def count(forms: HostForms, tensor: Any) -> Bits:
         counted.update([id(tensor)] if id(tensor) in mine else [])
-        return to_host(tensor)
+        return read(forms, tensor)
 
-    monkeypatch.setattr(states, "_to_host", count)
+    monkeypatch.setattr(HostForms, "read", count)
     for number in (0, 1, 2):
         for _ in range(2):  # the second time, nothing is new
             counted.clear()
