@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import tracemalloc
 from collections.abc import Callable
@@ -398,30 +399,20 @@ def test_the_guide_has_the_most_memory_of_an_exchange() -> None:
 def test_the_guide_states_the_verdicts_on_local_updates() -> None:
     """The sentence beside its recommendation has the figures of the benchmark, and no better verdict."""
     guide = (ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8")
-    results = (ROOT / "benchmarks/results/training.md").read_text(encoding="utf-8")
-    row = (
-        r"^\| several local steps per exchange\? \| ([\w-]+) \| "
-        r"local updates every 8, 0\.1 bits per step.*?: (\S+) \| budget 0\.1: (\S+) \| .* \| ([\w ]+) \|$"
-    )
-    found = {task: (own, other, verdict) for task, own, other, verdict in re.findall(row, results, re.M)}
-    few = re.findall(
-        r"^- several local steps per exchange\? (.*)$", results, re.M
-    )  # too few seeds: undecided
-    tasks = re.findall(r"([\w-]+): [^;]*local updates every 8, 0\.1 bits per step \S+%", few[0])
-    assert tasks == ["text-lstm", "recommendations"]
+    with (ROOT / "benchmarks/results/training/choices.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["question"] == "several local steps per exchange?"]
+    of_eight = {row["task"]: row for row in rows if "every 8, 0.1 bits" in row["system"]}
+    few = {task for task, row in of_eight.items() if not row["half"]}  # too few seeds: undecided
+    assert few == {"text-lstm", "recommendations"}
     for task, text in (
-        ("images", "{} against {} % accuracy"),
-        ("text-transformer", "perplexity {} against {}"),
+        ("images", "{:.4g} against {:.4g} % accuracy"),
+        ("text-transformer", "perplexity {:.4g} against {:.4g}"),
     ):
-        own, other, verdict = found[task]
-        assert verdict == "worse"
-        assert text.format(own, other) in guide
-    others = re.findall(
-        r"^\| several local steps per exchange\? \|.* updates every (?:4|16), .*\| ([\w ]+) \|$",
-        results,
-        re.M,
-    )
-    assert set(others) == {"undecided"}  # as "Measured" has it
+        row = of_eight[task]
+        assert row["verdict"] == "worse"
+        assert text.format(float(row["test"]), float(row["instead_test"])) in guide
+    others = {row["verdict"] for row in rows if "every 8, 0.1 bits" not in row["system"]}
+    assert others == {"undecided"}  # as "Measured" has it
     assert f"exchanges every {co.local_recipe('budget')['every']} steps" in guide
 
 
