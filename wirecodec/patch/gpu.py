@@ -90,7 +90,7 @@ class GpuForms:
             with devices.device_numbered(self.number) as device:
                 own = device.put(indices), device.put(values)
                 moved = digest.sum_change(device, joined[start:stop], *own)
-            sums[i] += np.uint64(moved & MASK)
+            sums[i : i + 1] += np.uint64(moved & MASK)  # modulo 2^64
 
     def take_touched(self, parts: Sequence[Any], starts: Array, cuts: Array, indices: Array) -> Elements:
         """Copy some elements to the host, and add them up there."""
