@@ -209,6 +209,7 @@ def put_corrupted_patch(sink: Sink, rng: np.random.Generator, old: Any, new: Any
     at = np.flatnonzero(old != new).astype(np.uint32)
     olds, news = old[at], new[at]
     base = of_array(old, old.shape)
+    sink(base.take(at))
     classes = patch_positions.choose_classes(base, olds, shifts)
     sections: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
         (patch_positions.encode(base, at, *classes), lambda x: patch_positions.decode(x, base, at.size)[0]),
