@@ -72,7 +72,7 @@ class Transaction:
 
     @property
     def held(self) -> OpenStep | None:
-        """The step that waits for its caller, or None."""
+        """Step that waits for its caller; None if there is none."""
         return self.step if self.state is State.HELD else None
 
 

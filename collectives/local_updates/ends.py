@@ -56,7 +56,7 @@ KINDS: Mapping[type, EndKind] = {
 
 
 class Link:
-    """The communicator of LocalUpdates, which ``rebind`` replaces.
+    """Communicator of LocalUpdates, which ``rebind`` replaces.
 
     Args:
         comm: the communicator.

@@ -118,14 +118,7 @@ class RankRounds:
     def exchange(
         self, names: Sequence[str], weight: float, *, is_whole: bool, commit: bool = True
     ) -> Pending[Any] | None:
-        """Exchange the movements of some parameters now.
-
-        Args:
-            names: of the parameters.
-            weight: of this rank.
-            is_whole: whether they are all that train, not a fragment; the same on all ranks.
-            commit: as for ``LocalUpdates.exchange``.
-        """
+        """Exchange the movements of some parameters now, as ``Rounds.exchange`` says."""
         outer = self._outer
         is_compared, outer.is_compared = outer.is_compared, False  # also after an error
         summarize, digest = outer.summarize_part(names), None

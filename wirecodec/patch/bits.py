@@ -65,10 +65,16 @@ class Forms(Protocol):
         """
         ...
 
-    def take_touched(self, parts: Sequence[Any], starts: Array, cuts: Array, indices: Array) -> Elements:
-        """Return elements (r,) of arrays, as if they followed each other, and their sums, (n,) u64.
+    def take_touched(
+        self, parts: Sequence[Any], starts: Array, cuts: Array, indices: Array
+    ) -> tuple[Array, Array]:
+        """Return some elements of arrays, and the sum of those of each part.
 
-        ``starts``, ``cuts`` and ``indices`` are as of ``add_changes``; each word of a sum is one element.
+        Args:
+            parts: the arrays, as if they followed each other.
+            starts, cuts, indices: as for ``add_changes``.
+
+        Returns the elements (r,) unsigned, and (n,) u64, sums of mixed elements.
         """
         ...
 
@@ -113,7 +119,7 @@ class Forms(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Bits:
-    """A tensor's bits.
+    """Bits of a tensor.
 
     Attributes:
         bits: (size,) unsigned integers of the element's width, in row-major order. On the host, their memory

@@ -92,7 +92,9 @@ class GpuForms:
                 moved = digest.sum_change(device, joined[start:stop], *own)
             sums[i : i + 1] += np.uint64(moved & MASK)  # modulo 2^64
 
-    def take_touched(self, parts: Sequence[Any], starts: Array, cuts: Array, indices: Array) -> Elements:
+    def take_touched(
+        self, parts: Sequence[Any], starts: Array, cuts: Array, indices: Array
+    ) -> tuple[Array, Array]:
         """Copy some elements to the host, and add them up there."""
         values = np.concatenate(
             [

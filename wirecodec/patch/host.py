@@ -69,7 +69,9 @@ class HostForms:
         """Add changes of the sums."""
         digest.add_changes(sums, joined, starts, cuts, *changes)
 
-    def take_touched(self, parts: Sequence[Array], starts: Array, cuts: Array, indices: Array) -> Elements:
+    def take_touched(
+        self, parts: Sequence[Array], starts: Array, cuts: Array, indices: Array
+    ) -> tuple[Array, Array]:
         """Return some elements, and their sums."""
         return digest.take_touched(parts, starts, cuts, indices)
 
