@@ -8,6 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import collectives as co
+
 State = dict[str, Any]
 
 
@@ -65,3 +67,8 @@ def start_training() -> Training:
             "scale": np.ones(1, np.float32),
         }
     )
+
+
+def follow(folder: str, **options: Any) -> co.Subscriber:
+    """Return a reader of the run in a folder, which asks often."""
+    return co.Subscriber(folder, "run", poll=0.01, **options)

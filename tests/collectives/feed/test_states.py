@@ -1,0 +1,128 @@
+"""Feeds of weights and the states of readers and writers: types, shapes, shared memory."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+from tests.collectives.feed.weights import Training, bits_of, copy_of, follow
+from wirecodec.patch.bits import Bits
+from wirecodec.patch.host import HostForms
+
+OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
+
+
+def test_an_equal_state_is_no_version(folder: str, training: Training) -> None:
+    publisher = co.Publisher(folder, "run")
+    assert [training.publish(publisher) for _ in range(3)] == [0, 0, 0]
+    assert co.Publisher(folder, "run").publish(training.state) == 0
+
+
+def test_torch_modules_keep_their_tensors(folder: str) -> None:
+    torch = pytest.importorskip("torch")
+    trained, served = (torch.nn.Linear(40, 30, dtype=torch.bfloat16) for _ in range(2))
+    publisher, reader = co.Publisher(folder, "run"), follow(folder)
+    publisher.publish(trained)
+    addresses = [x.data_ptr() for x in served.parameters()]
+    for _ in range(3):
+        assert reader.update(served) == publisher.version
+        for mine, theirs in zip(served.parameters(), trained.parameters(), strict=True):
+            assert torch.equal(mine, theirs)
+        with torch.no_grad():
+            trained.weight[:3] *= 1.01
+        publisher.publish(trained)
+    assert addresses == [x.data_ptr() for x in served.parameters()]
+
+
+def test_a_tensor_of_another_shape_is_no_new_one(folder: str, training: Training) -> None:
+    """Its memory would keep the old bits: that of a model, of which the mapping has views."""
+    training.publish(co.Publisher(folder, "run"))
+    memory = np.zeros_like(training.state["embedding"])
+    for view in (memory.reshape(-1), memory[:1], memory.astype("f4")):
+        views = {**copy_of(training.state), "embedding": view}
+        before = bits_of(views)
+        for call in (follow(folder).update, follow(folder).prepare):
+            with pytest.raises(ValueError, match=r"'embedding' has shape .* and version 0 has shape"):
+                call(views)
+            assert bits_of(views) == before
+    del views["embedding"]
+    follow(folder).update(views)
+    assert bits_of(views) == training.kept[0]
+
+
+def test_a_version_may_reshape_its_tensors(folder: str, training: Training) -> None:
+    publisher = co.Publisher(folder, "run")
+    training.publish(publisher)
+    reader, state = follow(folder), dict[str, Any]()
+    reader.update(state)
+    training.state["scale"] = np.ones((2, 2), np.float32)
+    training.publish(publisher)
+    assert reader.update(state) == 1
+    assert bits_of(state) == training.kept[1]
+
+
+@pytest.mark.parametrize("prepares", [False, True])
+def test_tied_tensors_of_a_reader_take_patches(folder: str, prepares: bool) -> None:
+    """A checkpoint has one name of them, and a state_dict, which is made for each update, has both."""
+    torch = pytest.importorskip("torch")
+    trained, served = (
+        torch.nn.ModuleDict(
+            {"embed": torch.nn.Embedding(40, 30), "head": torch.nn.Linear(30, 40, bias=False)}
+        )
+        for _ in range(2)
+    )
+    for model in (trained, served):
+        model["head"].weight = model["embed"].weight
+    publisher, reader = co.Publisher(folder, "run"), follow(folder)
+    for number in range(4):
+        publisher.publish(dict(trained.named_parameters()))
+        state = served if number == 2 else served.state_dict()
+        if prepares:
+            reader.prepare(state).commit()
+        else:
+            reader.update(state)
+            assert reader.last is not None
+            assert reader.last["base"] == (number - 1 if number else None)
+        assert len(served.state_dict()) == 2
+        assert torch.equal(served["head"].weight, trained["embed"].weight)
+        with torch.no_grad():
+            trained["embed"].weight[number] *= 1.01
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_an_idle_prepare_notices_changed_weights(folder: str, training: Training, base: str) -> None:
+    training.publish(co.Publisher(folder, "run", base=base))
+    reader, state = follow(folder), dict[str, Any]()
+    reader.update(state)
+    assert reader.prepare(state).commit() == 0
+    state["embedding"][3, 3] = 9
+    assert reader.prepare(state).commit() == 0
+    assert bits_of(state) == training.kept[0]
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_a_publisher_reads_each_tensor_once(
+    folder: str, training: Training, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    """A copy from a device is made for each time; anchors and patches over more versions read it again."""
+    publisher, counted = co.Publisher(folder, "run", base=base), Counter[int]()
+    read = HostForms.read
+    mine = {id(x) for x in training.state.values()}
+
+    def count(forms: HostForms, tensor: Any) -> Bits:
+        counted.update([id(tensor)] if id(tensor) in mine else [])
+        return read(forms, tensor)
+
+    monkeypatch.setattr(HostForms, "read", count)
+    for number in (0, 1, 2):
+        for _ in range(2):  # the second time, nothing is new
+            counted.clear()
+            assert training.publish(publisher) == number
+            assert [counted[one] for one in mine] == [1] * 4
+        training.step()
