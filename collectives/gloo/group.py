@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -221,7 +220,7 @@ class _WatchedRequest:
     def __init__(self, work: Any, tensor: Any) -> None:
         self.work = work
         self.tensor = tensor  # kept alive
-        self.finished = threading.Event()
+        self.is_finished = False
         self.error: BaseException | None = None
 
     def wait(self) -> None:
@@ -230,11 +229,11 @@ class _WatchedRequest:
             self.work.wait()
         except BaseException as error:  # raised by Test
             self.error = error
-        self.finished.set()
+        self.is_finished = True
 
     def Test(self) -> bool:  # noqa: N802
         """Return whether the operation is complete; raise its error if it failed."""
-        if not self.finished.is_set():
+        if not self.is_finished:
             return False
         with _translated():
             if self.error is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +17,7 @@ from collectives.local_updates.outer_step import Replacement
 from collectives.local_updates.ranks import EXCHANGES, Terms, exchange
 from collectives.sites.sites import Sites
 from collectives.torch.isolation import isolate
+from wirecodec.interop import Latch
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class Delayed:
     error: BaseException | None = None
     step: Replacement | None = None
     _runs: dict[str, bool] = field(default_factory=dict)  # one item; setdefault decides once, in any thread
-    _done: threading.Event = field(default_factory=threading.Event)
+    _done: Latch = field(default_factory=Latch)
 
     @classmethod
     def done(cls, names: Sequence[str], left: int, replaces: bool, means: Mapping[str, Any]) -> Delayed:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from collectives.waiting.worker import Worker
-from wirecodec.interop import cached_kernels_only
+from wirecodec.interop import Latch, cached_kernels_only
 
 MAX_WAIT = 10.0
 """Seconds that work waits for its step to begin; the backward of a step may have failed."""
@@ -23,31 +23,34 @@ class EncoderAhead:
 
     def __init__(self) -> None:
         self._worker = Worker("collectives.torch: encodes ahead")
-        self._turn = threading.Condition()
+        self._working = threading.Lock()
         self._step: object = None
-        self._begun = 0  # steps that have begun
+        self._next = Latch()  # set when the next step begins
 
     def begin(self, step: object) -> None:
         """Work for this step only; return when no work of another one runs, nor will run."""
-        with self._turn:
+        with self._working:
             if self._step is not step:
                 self._step = step
-                self._begun += 1
-                self._turn.notify_all()
+                begun, self._next = self._next, Latch()
+                begun.set()
 
-    def submit(self, step: object, work: Callable[[], object]) -> threading.Event:
-        """Do work for a step when it has begun; return the event of its end. Errors are dropped.
+    def submit(self, step: object, work: Callable[[], object]) -> Latch:
+        """Do work for a step when it has begun; return the latch of its end. Errors are dropped.
 
         The work is dropped, too, if another step begins.
         """
-        done = threading.Event()
-        self._worker.submit(partial(self._run, step, self._begun, work, done))
+        done = Latch()
+        following = self._next  # read first: ``begin`` replaces it last
+        begun = None if self._step is step else following
+        self._worker.submit(partial(self._run, step, begun, work, done))
         return done
 
-    def _run(self, step: object, begun: int, work: Callable[[], object], done: threading.Event) -> None:
+    def _run(self, step: object, begun: Latch | None, work: Callable[[], object], done: Latch) -> None:
         try:
-            with self._turn, suppress(BaseException), cached_kernels_only():
-                self._turn.wait_for(lambda: self._step is step or self._begun > begun, MAX_WAIT)
+            if begun is not None:
+                begun.wait_for(MAX_WAIT)
+            with self._working, suppress(BaseException), cached_kernels_only():
                 if self._step is step:
                     work()
         finally:

@@ -13,7 +13,6 @@ the same order, and learn of the same errors, so they decide alike.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -77,7 +76,7 @@ class TrainingStep:
         self._written: list[Any] = []  # an event per bucket
         self._waiting: list[Any] = []  # buckets that are exchanged with the next one
         self._driver = PartDriver(settings.exchange)
-        self._encoded: dict[int, threading.Event] = {}  # by number of the bucket that is encoded ahead
+        self._encoded: dict[int, Latch] = {}  # by number of the bucket that is encoded ahead
         self._sparse: dict[str, Any] = {}  # means of sparse gradients
         self._finished = Latch()
 

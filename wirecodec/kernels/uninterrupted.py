@@ -45,6 +45,16 @@ class Latch:
             with self._lock:
                 pass
 
+    def wait_for(self, seconds: float) -> bool:
+        """Wait until the latch is set, but no longer than a time; return whether it is set.
+
+        Only one thread waits so: an interrupt after the wait leaves the lock taken, which hurts no later
+        wait, because the latch is set by then.
+        """
+        if not self._is_set and self._lock.acquire(timeout=max(0.0, seconds)):
+            self._lock.release()
+        return self._is_set
+
 
 def run_uninterrupted(
     function: Callable[[], T], submit: Callable[[Callable[[], None]], object] | None = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.child import run as run_child
-from wirecodec.kernels.uninterrupted import run_uninterrupted
+from wirecodec.kernels.uninterrupted import Latch, run_uninterrupted
 
 
 def test_an_interrupt_is_raised_after_the_function_has_returned() -> None:
@@ -47,6 +49,35 @@ def test_an_interrupt_before_it_withdraws_the_function() -> None:
         run_uninterrupted(lambda: ran.append(1), submit)
     submitted[0]()
     assert not ran
+
+
+def test_a_latch_waits_for_a_time() -> None:
+    latch = Latch()
+    assert not latch.wait_for(0.01)
+    threading.Timer(0.05, latch.set).start()
+    assert latch.wait_for(60)
+    assert latch.wait_for(0)
+
+
+def test_no_wait_of_the_packages_can_leave_a_lock_taken() -> None:
+    """Events and conditions of threading hold a lock between instructions at which an interrupt is raised.
+
+    Only threads of simulated ranks wait for the scheduler's semaphores, and no handler runs there.
+    """
+    root = Path(__file__).parents[3]
+    of_threading, of_queue = (
+        r"threading\.(Event|Condition|\w*Semaphore|Barrier)",
+        r"queue\.(Lifo|Priority)?Queue",
+    )
+    names = rf"{of_threading}|{of_queue}|concurrent\.futures|multiprocessing"
+    paths = [path for package in ("wirecodec", "collectives") for path in (root / package).rglob("*.py")]
+    assert len(paths) > 400
+    found = {
+        path.relative_to(root).as_posix()
+        for path in paths
+        if re.search(names, path.read_text()) and path.name != "uninterrupted.py"  # which names them
+    }
+    assert found == {"collectives/simulation/scheduler.py"}
 
 
 def test_results_and_errors_come_back() -> None:

@@ -26,8 +26,8 @@ _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.01, 0.05
 """First and last interval between two attempts to lock; each is twice the one before."""
 
 _locks: weakref.WeakSet[CompileLock] = weakref.WeakSet()
-_waits_in_vain = threading.Event()
-"""Set after one wait in vain: this process does not wait again until it has held a lock."""
+_waits_in_vain: list[None] = []
+"""Has an element after one wait in vain: this process does not wait again until it has held a lock."""
 
 _raises: ContextVar[bool] = ContextVar("a locked kernel raises KernelBusy", default=False)
 
@@ -128,7 +128,7 @@ class _Busy(BaseException):
 
 def _wait(file: int, cached: Callable[[], bool]) -> bool:
     """Poll for the lock; return False if the kernel is ``cached`` by now or the wait ends."""
-    end = time.monotonic() + (0.0 if _waits_in_vain.is_set() else MAX_WAIT_SECONDS)
+    end = time.monotonic() + (0.0 if _waits_in_vain else MAX_WAIT_SECONDS)
     pause = _MIN_POLL_SECONDS
     while True:
         try:
@@ -141,7 +141,7 @@ def _wait(file: int, cached: Callable[[], bool]) -> bool:
             _waits_in_vain.clear()
             return True
         if time.monotonic() >= end:
-            _waits_in_vain.set()
+            _waits_in_vain.append(None)
             return False
         if _raises.get():
             raise _Busy

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from wirecodec.kernels.uninterrupted import Latch
+
 QUIET = "WIRECODEC_QUIET"
 """Environment variable: any value but 0 and the empty one turns the notice off."""
 
@@ -50,7 +52,7 @@ def tell_of_compilation(find_folder: Callable[[], str | None]) -> Iterator[None]
     if stream is None or not _is_wanted(stream):
         yield
         return
-    start, done = time.perf_counter(), threading.Event()
+    start, done = time.perf_counter(), Latch()
     watcher = threading.Thread(target=_watch, args=(done, find_folder, stream), daemon=True)
     started = False
     if not _told.locked() or _is_terminal(stream):
@@ -75,9 +77,9 @@ def _is_wanted(stream: TextIO) -> bool:
     return all(os.environ.get(name, "0") == "0" for name in _LOCAL_RANKS)
 
 
-def _watch(done: threading.Event, find_folder: Callable[[], str | None], stream: TextIO) -> None:
+def _watch(done: Latch, find_folder: Callable[[], str | None], stream: TextIO) -> None:
     """Print the line when it is due, and show a bar until ``done``; whatever fails is left out."""
-    if done.wait(DELAY_SECONDS - sum(_spent)):
+    if done.wait_for(DELAY_SECONDS - sum(_spent)):
         return
     with contextlib.suppress(Exception):
         if _told.acquire(blocking=False):
@@ -132,7 +134,7 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-def _show_bar(done: threading.Event, stream: TextIO) -> None:
+def _show_bar(done: Latch, stream: TextIO) -> None:
     """Show a bar for the present kernel until ``done``, if rich is installed."""
     try:
         from rich.console import Console
