@@ -15,6 +15,7 @@ from wirecodec.registry import index_codecs, value_codecs
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "benchmarks/results/codecs.md").read_text()
 NAMES = set(re.findall(r"^### (\S+)$", PAGE, re.MULTILINE))
+NAMES |= set(re.findall(r"`([\w-]+)`", PAGE.partition("no section for")[2].partition("\n\n")[0]))
 WITHOUT = set(re.findall(r"`([\w-]+)`", PAGE.partition("No GPU kernel")[2].partition("\n\n")[0]))
 """Codecs that the page lists as those without a kernel."""
 PAGES: list[tuple[str, Any]] = [("index", codec) for codec in index_codecs().values()]
