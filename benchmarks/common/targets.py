@@ -32,7 +32,7 @@ class TargetResult:
     Attributes:
         target: its description, with the limit.
         worst: the measurement that misses the limit by most, or meets it by least.
-        case: of that measurement, and how many cases miss the limit.
+        case: of that measurement, and how many of the cases miss the limit.
         met: None if nothing was measured.
     """
 
@@ -83,16 +83,19 @@ def _check(
         return TargetResult(target)
     _, worst, case = max(checked, key=lambda entry: entry[0])
     missed = sum(over > 0 for over, _, _ in checked)
-    if missed:
-        case += f"; missed in {missed} of {len(checked)}"
+    if missed and len(checked) > 1:
+        case += f" ({missed} of {len(checked)})"
     return TargetResult(target, template.format(worst), case, not missed)
 
 
 def format_targets(results: Sequence[TargetResult]) -> str:
-    """Format a table with one row per target."""
+    """Format a table with one row per target; only misses have their case."""
     words = {True: "yes", False: "**no**", None: "not measured"}
-    rows = [[result.target, result.worst, result.case, words[result.met]] for result in results]
-    return format_markdown(["target", "worst measurement", "case", "met"], rows)
+    rows = [
+        [result.target, result.worst, words[result.met], "" if result.met else result.case]
+        for result in results
+    ]
+    return format_markdown(["target", "worst measurement", "met", "missed at"], rows)
 
 
 def measure_sections(

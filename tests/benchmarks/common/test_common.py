@@ -29,14 +29,14 @@ def test_limits_are_inclusive() -> None:
     assert not check_at_most("x", 2, [("a", 1), ("b", 2.1)]).met
     assert check_at_least("x", 2, [("a", 2), ("b", 3)]).case == "a"
     assert check_at_least("x", 2, []).met is None
-    assert check_at_most("x", 2, [("a", 3), ("b", 1), ("c", 4)]).case == "c; missed in 2 of 3"
+    assert check_at_most("x", 2, [("a", 3), ("b", 1), ("c", 4)]).case == "c (2 of 3)"
     assert check_at_least("x", 2, [("a", 1), ("b", 9)], "{:.1f}").worst == "1.0"
 
 
 def test_nan_misses_every_target() -> None:
     for check in (check_at_most, check_at_least):
         result = check("x", 2, [("a", 2), ("b", math.nan), ("c", 2)])
-        assert (result.worst.rstrip("×"), result.case, result.met) == ("nan", "b; missed in 1 of 3", False)
+        assert (result.worst.rstrip("×"), result.case, result.met) == ("nan", "b (1 of 3)", False)
 
 
 def test_missing_packages_are_reported() -> None:

@@ -106,7 +106,7 @@ def test_targets_use_the_worst_measurement() -> None:
     results = {result.target: (result.worst, result.case, result.met) for result in found}
     assert results["rice ≤ 1.025 × the bound: uniform, 10 %, r ≥ 2,600"] == (
         "1.0341",
-        "uniform, 2.6M, 10 %; missed in 1 of 2",
+        "uniform, 2.6M, 10 % (1 of 2)",
         False,
     )
     assert results["rice ≤ 1.010 × the bound: uniform, 1 %, r ≥ 2,600"] == ("", "", None)
