@@ -41,7 +41,7 @@ class Group:
 
     def __init__(self, prefix: Sequence[str], ranks: int, items: Sequence[pytest.Item]) -> None:
         self.ranks = ranks
-        self._timeout = float(os.environ.get("MPI_TEST_TIMEOUT", "60"))
+        self._timeout = float(os.environ.get("MPI_TEST_TIMEOUT", "120"))
         self._startup = float(os.environ.get("MPI_TEST_STARTUP", "120"))
         self._grace = float(os.environ.get("MPI_TEST_GRACE", "5"))
         self._ended = False

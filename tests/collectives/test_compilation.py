@@ -167,7 +167,7 @@ def test_the_others_wait_for_a_rank_with_a_cold_cache(tmp_path: Path) -> None:
         start_new_session=True,
     )
     try:
-        out = process.communicate(timeout=120)[0].decode()
+        out = process.communicate(timeout=240)[0].decode()
     finally:
         end_all(process, tmp_path)
     expected = [f"rank {rank}: dtype, longer than the timeout, (2, 1)" for rank in range(2)]

@@ -393,7 +393,7 @@ def test_over_an_sftp_server(tmp_path: Path) -> None:
         pytest.skip(f"no SFTP server: {' and '.join(missing)} not installed")
     command = [sys.executable, "-m", "tests.collectives.store.sftp_run", str(tmp_path)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[3]
+        command, capture_output=True, text=True, timeout=240, check=False, cwd=Path(__file__).parents[3]
     )
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -61,7 +61,7 @@ def run_program(
     }
     with tempfile.TemporaryDirectory() as folder:
         request = {"code": code, "size": size, "arguments": list(arguments), "env": env, "folder": folder}
-        request |= {"cwd": str(cwd or ROOT), "seconds": 120, "complete": complete}
+        request |= {"cwd": str(cwd or ROOT), "seconds": 240, "complete": complete}
         server = start_server()
         assert server.stdin is not None
         assert server.stdout is not None
