@@ -14,7 +14,7 @@ Test modules must not import mpi4py.MPI at module level. The launcher also impor
 MPI itself.
 
 Environment: REQUIRE_MPI=1 makes a missing mpirun a failure instead of a skip. Three variables are in seconds:
-MPI_TEST_TIMEOUT is the deadline per test (60), MPI_TEST_STARTUP the deadline for the start of a group (120),
+MPI_TEST_TIMEOUT is the deadline per test (120), MPI_TEST_STARTUP the deadline for the start of a group (120),
 MPI_TEST_GRACE the time that ranks may spend in a test after another rank failed it (5).
 """
 
