@@ -28,14 +28,11 @@ from collectives.channel import Channel, find_ends
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
-from collectives.exchange.encoding import Encoding, get_text
-from collectives.exchange.inputs import Inputs, MakeInputs
-from collectives.exchange.methods import SummingCompressor
-from collectives.exchange.pending import Pending
+from collectives.exchange.encoding import Encoding, Inputs, MakeInputs, SummingCompressor, get_text
 from collectives.exchange.session import open_exchange
 from collectives.exchange.specs import SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
-from collectives.exchange.transaction import Transaction
+from collectives.exchange.transaction import Pending, Transaction
 from collectives.exchange.union import move_sums
 from collectives.sites.exchange import reduce_over_sites
 from collectives.sites.sites import Sites

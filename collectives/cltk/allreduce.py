@@ -37,11 +37,10 @@ from collectives.cltk.state import CLTkState
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError, is_shared
-from collectives.exchange.inputs import Inputs, MakeInputs
-from collectives.exchange.pending import Pending
+from collectives.exchange.encoding import Inputs, MakeInputs
 from collectives.exchange.specs import TensorSpec, failure_of_encoding
 from collectives.exchange.targets import fill_with_nan
-from collectives.exchange.transaction import Transaction
+from collectives.exchange.transaction import Pending, Transaction
 from collectives.simulation.communicator import simulate
 from collectives.sites.exchange import reduce_over_sites
 from collectives.sites.sites import Sites

@@ -21,8 +21,7 @@ from collectives.agreement.header import NO_DETAIL, Header
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError, is_shared
-from collectives.exchange.encoding import Encoding, encode_tensors
-from collectives.exchange.inputs import MakeInputs
+from collectives.exchange.encoding import Encoding, MakeInputs, encode_tensors
 from collectives.exchange.specs import (
     SchemeArgument,
     failure_of_decoding,

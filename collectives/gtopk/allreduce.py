@@ -27,9 +27,8 @@ from collectives.call import counted
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
-from collectives.exchange.pending import Pending
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
-from collectives.exchange.transaction import concluding
+from collectives.exchange.transaction import Pending, concluding
 from collectives.gtopk.tree import Merge, Sparse, find_limit, merge_along_tree
 from wirecodec.interop import (
     OpenStep,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
 from collectives.exchange.transaction import State, Transaction
 from collectives.local_updates.agreement import StateSummary
 from collectives.local_updates.outer import Array

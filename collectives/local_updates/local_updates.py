@@ -22,7 +22,7 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.errors import name_kind
-from collectives.exchange.pending import Pending
+from collectives.exchange.transaction import Pending
 from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.delayed import DelayedQueue
 from collectives.local_updates.ends import Link, check_communicator, check_method, check_successor

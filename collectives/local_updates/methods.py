@@ -18,8 +18,7 @@ from collectives.allgather import decode_all, rehearse_decoding
 from collectives.allreduce import reduce_made
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.exchange.inputs import MakeInputs
-from collectives.exchange.methods import SummingCompressor
+from collectives.exchange.encoding import MakeInputs, SummingCompressor
 from collectives.exchange.session import open_exchange
 from collectives.exchange.transaction import Transaction
 from collectives.transport.weights import check_weight, weigh

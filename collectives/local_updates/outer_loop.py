@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from weakref import ReferenceType
 
 from collectives.errors import CollectiveError
-from collectives.exchange.inputs import Inputs
-from collectives.exchange.pending import Pending
+from collectives.exchange.encoding import Inputs
+from collectives.exchange.transaction import Pending
 from collectives.local_updates.agreement import StateSummary
 from collectives.local_updates.anchor import Anchor, Blend
 from collectives.local_updates.kept import Kept, read_share

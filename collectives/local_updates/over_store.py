@@ -17,8 +17,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction
 from collectives.errors import CollectiveError, Refused
-from collectives.exchange.encoding import Encoding, get_text
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Encoding, Inputs, get_text
 from collectives.exchange.specs import describe
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_loop import OuterLoop

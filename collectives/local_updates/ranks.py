@@ -11,9 +11,8 @@ from weakref import ref
 import numpy as np
 
 from collectives.channel import Channel
-from collectives.exchange.inputs import Inputs
-from collectives.exchange.pending import Pending
-from collectives.exchange.transaction import Transaction, concluding
+from collectives.exchange.encoding import Inputs
+from collectives.exchange.transaction import Pending, Transaction, concluding
 from collectives.local_updates.agreement import (
     StateSummary,
     check_states,

@@ -34,7 +34,7 @@ from collectives.call import Call
 from collectives.channel import ByteArray, Channel
 from collectives.device import as_arrays, find_gpu, stage_on_host
 from collectives.errors import CollectiveError, is_shared, name_ranks
-from collectives.exchange.inputs import Inputs, MakeInputs
+from collectives.exchange.encoding import Inputs, MakeInputs
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_specs
 from collectives.exchange.targets import Targets
 from collectives.exchange.transaction import Transaction

@@ -14,8 +14,7 @@ from collectives.agreement.header import Algorithm, Header, Operation, Reduction
 from collectives.agreement.nonfinite import check_results
 from collectives.channel import ByteArray
 from collectives.errors import CollectiveError
-from collectives.exchange.encoding import Encoding, encode_tensors
-from collectives.exchange.inputs import MakeInputs
+from collectives.exchange.encoding import Encoding, MakeInputs, encode_tensors
 from collectives.exchange.specs import ONLY, SchemeArgument, TensorSpec, get_limits
 from collectives.exchange.union import move_sums
 from collectives.store.codecs import Codecs

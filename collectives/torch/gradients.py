@@ -13,7 +13,7 @@ from collectives.call import counted
 from collectives.channel import Channel, find_ends
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
 from collectives.sites.sites import Sites
 from collectives.torch.arguments import check_compressor, name_parameters
 from collectives.torch.layouts import SparseLayouts, find_sparse, is_dense

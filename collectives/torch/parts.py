@@ -15,7 +15,7 @@ import wirecodec as wc
 from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
 from collectives.sites.sites import Sites
 from collectives.torch.gradients import Gradients, find_reduction
 from collectives.torch.scaling import LossScale, warn_of_changed_scale

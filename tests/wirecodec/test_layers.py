@@ -37,7 +37,7 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"attributes", "cost_model", "device", "errors", "foresight"},
+        {"cost_model", "device", "errors", "foresight"},
         {"communicator"},
         {"waiting"},
         {"call"},

@@ -16,9 +16,8 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.compressor.budgets import Limit, fit_budgets
-from wirecodec.compressor.holder import EncodedAhead, Stateful, StateHolder
+from wirecodec.compressor.holder import EncodedAhead, Prepared, Stateful, StateHolder
 from wirecodec.compressor.memory import all_to_host
-from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import ARRAY_KINDS, read_state, write_state
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import State, copy_of
