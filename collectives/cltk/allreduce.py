@@ -299,7 +299,7 @@ class CLTk(CLTkState):
                 raise
             finally:
                 may_count = call.is_delivered or channel.closed is not None
-                transaction.end(succeeds=succeeds, is_delivered=call.is_delivered, may_count=may_count)
+                transaction.settle(succeeds=succeeds, is_delivered=call.is_delivered, may_count=may_count)
         return results
 
     def _prepare(
@@ -311,7 +311,7 @@ class CLTk(CLTkState):
             local.inputs = make().localize()
             leads = channel.rank == self._find_leader(local, channel)
             local.current = self._holder.begin()
-            local.before = local.current.settle(channel.rank, local.grads)
+            local.before = local.current.fit(channel.rank, local.grads)
             if failure := local.describe(self.signature):
                 return failure
             local.choose(self._selectors, leads=leads, holds=holds)

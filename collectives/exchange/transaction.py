@@ -5,8 +5,15 @@
     in doubt    this rank has raised, and other ranks may commit the step; its caller decides later
     closed      the step was committed or rolled back
 
-An exchange ends its transaction. All ranks end theirs alike, unless one dies or is interrupted twice. The
-caller of an exchange with ``commit=False`` gets a ``Pending``, which holds the step and the means.
+Everything that can be undone in this package has the same verbs:
+
+    commit      take the step
+    rollback    drop it: the state is as before
+    hold        leave it open for the caller
+    settle      commit it or roll it back, by what the ranks, or the peers of a store, have agreed
+
+An exchange settles its transaction. All ranks settle theirs alike, unless one dies or is interrupted twice.
+The caller of an exchange with ``commit=False`` gets a ``Pending``, which has the means and holds the step.
 """
 
 from __future__ import annotations
@@ -54,8 +61,8 @@ class Transaction:
         if step is not None and step is not self.step:
             self.step, self.state = step, State.OPEN
 
-    def end(self, *, succeeds: bool, is_delivered: bool, may_count: bool) -> None:
-        """End the exchange; again without effect, after an interrupt.
+    def settle(self, *, succeeds: bool, is_delivered: bool, may_count: bool) -> None:
+        """Settle the step, or hold it; again without effect, after an interrupt.
 
         Args:
             succeeds: whether this rank raises nothing.
@@ -83,21 +90,21 @@ class Transaction:
 
 
 @contextmanager
-def concluding(conclude: Callable[[], None]) -> Iterator[None]:
-    """Conclude a block, whatever it raises: other ranks have decided, so an interrupt must not prevent that.
+def settling(settle: Callable[[], None]) -> Iterator[None]:
+    """Settle a step after a block, whatever that raises: other ranks settle theirs, also after an interrupt.
 
     Args:
-        conclude: is called at the end of the block, and again if anything is raised in the block or by the
+        settle: is called at the end of the block, and again if anything is raised in the block or by the
             first call. After a call that was completed, it has no effect.
     """
     try:
         try:
             yield
         finally:
-            conclude()
+            settle()
     except BaseException:
         with suppress(RuntimeError):  # the step was closed before the interrupt, or by another call
-            conclude()
+            settle()
         raise
 
 
@@ -167,11 +174,6 @@ class Pending(Generic[T]):
             RuntimeError: it was committed or rolled back before.
         """
         self._close("rollback")
-
-    def detach(self) -> Step | None:
-        """Return the step, still open; this object can no longer commit it or roll it back."""
-        self._is_open, step, self._step = False, self._step, None
-        return step
 
     def _close(self, name: str) -> None:
         if not self._is_open:

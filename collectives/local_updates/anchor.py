@@ -144,7 +144,7 @@ class Anchor:
         try:
             too_large = write_all(self.parameters, step.values())
         except Exception:
-            self.state, self._next = step.abandon(), None
+            self.state, self._next = step.salvage(), None
             self._carry(step, {})
             raise
         self._carry(step, step.carried)
@@ -188,6 +188,6 @@ class Blend(Replacement):
             own, kind = self._own[name], value.dtype.type
             yield name, np.asarray(own * kind(self._share) + value * kind(1 - self._share))
 
-    def abandon(self) -> OuterState:
+    def salvage(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""
-        return self._step.abandon()
+        return self._step.salvage()

@@ -47,9 +47,9 @@ class Kept(Replacement):
             self.carried[name] = np.asarray(round_to(parameter, own) - round_to(parameter, value))
             yield name, own
 
-    def abandon(self) -> OuterState:
+    def salvage(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""
-        return self._step.abandon()
+        return self._step.salvage()
 
 
 def read_share(compressor: Any, parameters: Mapping[str, Array], share: float, name: str) -> Array | None:

@@ -87,7 +87,7 @@ class Ledger:
         known = self.in_doubt is not None and self.in_doubt.step is step
         if step is None or known or transaction.state is not State.IN_DOUBT:
             return
-        step.release()  # a program may give up this exchange, and go on with the compressor
+        step.hold(exclusively=False)  # a program may give up this exchange, and go on with the compressor
         moved = measure().tensors
         assert isinstance(moved, Mapping)
         self.in_doubt = InDoubt(identity, step, moved)

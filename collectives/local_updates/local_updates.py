@@ -425,7 +425,7 @@ class LocalUpdates:
         self._delayed.settle()
         self._outer.complete_round()
         if self._link.kind.has_members:
-            self._link.comm.abandon()
+            self._link.comm.rollback()
         self._link.bind(wrapped)
         self._outer.is_compared = False
         self._is_split = self._has_parts()

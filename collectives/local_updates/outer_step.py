@@ -61,7 +61,7 @@ class Replacement:
         """Take the step, and return (name, next parameters). Another call continues, and returns all."""
         return [(name, self.after.parameters[name]) for name in self.names]
 
-    def abandon(self) -> OuterState:
+    def salvage(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""
         return self._before
 
@@ -94,7 +94,7 @@ class OuterStep(Replacement):
             self._move()
         return [(name, self.after.parameters[name]) for name in self.names]
 
-    def abandon(self) -> OuterState:
+    def salvage(self) -> OuterState:
         """Take the rest of the step, and return its values in the old round: ``synchronize`` is needed.
 
         Values before the step are lost. All ranks that could not write their parameters have the same ones.
@@ -176,7 +176,7 @@ def rehearse(dtype: np.dtype[Any]) -> None:
     state = OuterState(0, {"": empty})
     check_step(state, {"": empty}, settings)
     _is_finite(empty, None, empty, settings)
-    OuterStep(state, {"": empty}, settings).abandon()
+    OuterStep(state, {"": empty}, settings).salvage()
 
 
 def _own(arrays: Mapping[str, Array], names: Container[str]) -> dict[str, Array]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from collectives.channel import Channel
 from collectives.exchange.encoding import Inputs
-from collectives.exchange.transaction import Pending, Transaction, concluding
+from collectives.exchange.transaction import Pending, Transaction, settling
 from collectives.local_updates.agreement import (
     StateSummary,
     check_states,
@@ -86,7 +86,7 @@ def exchange(
         ledger.made = ledger.latest = identity
         return {}
     transaction = Transaction(holds=not commit, doubts=True)
-    with concluding(partial(ledger.doubt, identity, measure, terms.dropped, transaction)):
+    with settling(partial(ledger.doubt, identity, measure, terms.dropped, transaction)):
         result = terms.reduce(channel, measure, compressor, weight=terms.weight, transaction=transaction)
     ledger.made = identity
     if not commit:

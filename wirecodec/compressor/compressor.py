@@ -213,7 +213,7 @@ class Compressor(Stateful):
         tensors = {name: given[name] for name in sort_names(given)}
         holder = self._holder
         current = holder.begin()
-        before = current.settle(rank, tensors)
+        before = current.fit(rank, tensors)
         names = tuple(tensors)
         ahead = holder.ahead.pop(names, None)
         if ahead is not None and ahead.fits(before, (rank, ranks, hold_zeros), names):

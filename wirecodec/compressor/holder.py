@@ -60,7 +60,7 @@ class StateHolder:
         self._waiting: ReferenceType[OpenStep] | None = None
 
     def begin(self) -> State:
-        """Return the state in which a step begins; raise EncodeError if another one waits to be settled."""
+        """Return the state in which a step begins; raise EncodeError if another one is held."""
         waiting = None if self._waiting is None else self._waiting()
         if waiting is not None and waiting.is_open:
             raise EncodeError(
@@ -109,13 +109,14 @@ class OpenStep:
         """Whether the step was neither committed nor rolled back."""
         return self._after is not None
 
-    def hold(self) -> None:
-        """Let the holder begin no other step before this one is closed."""
-        self._holder.wait_for(self)
+    def hold(self, *, exclusively: bool = True) -> None:
+        """Leave the step open for the caller.
 
-    def release(self) -> None:
-        """Undo ``hold``: another step may begin, after which this one must not be committed."""
-        self._holder.wait_for(None)
+        Args:
+            exclusively: whether the holder begins no other step before this one is closed. Otherwise one may
+                begin, after which this one must not be committed.
+        """
+        self._holder.wait_for(self if exclusively else None)
 
     @property
     def is_latest(self) -> bool:
@@ -283,4 +284,4 @@ class Stateful:
         Raises:
             EncodeError: the state has other names, and it was loaded with ``strict``.
         """
-        self._holder.state = self._holder.state.settle_names(names)
+        self._holder.state = self._holder.state.fit_names(names)
