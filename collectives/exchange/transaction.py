@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from wirecodec.interop import OpenStep
 
@@ -108,23 +108,6 @@ def settling(settle: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-class Step(Protocol):
-    """Step of a state that is open."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the step was neither committed nor rolled back."""
-        ...
-
-    def commit(self) -> None:
-        """Take the step."""
-        ...
-
-    def rollback(self) -> None:
-        """Drop the step."""
-        ...
-
-
 class Pending(Generic[T]):
     """Means of an exchange with ``commit=False``, whose step waits for ``commit`` or ``rollback``.
 
@@ -133,6 +116,11 @@ class Pending(Generic[T]):
 
     As a context manager it commits at the end of the block, or rolls back if the block raises. An object that
     is neither committed nor rolled back when it is deleted is rolled back, with a ResourceWarning.
+
+    Args:
+        means: see below.
+        step: of a Compressor; None without a state.
+        then: is called after a commit.
 
     Attributes:
         means: as the exchange returns them otherwise.
@@ -149,8 +137,8 @@ class Pending(Generic[T]):
         (array([4., 0.], dtype=float32), None, array([0., 1.], dtype=float32))
     """
 
-    def __init__(self, means: T, step: Step | None) -> None:
-        self._step = step
+    def __init__(self, means: T, step: OpenStep | None, then: Callable[[], None] = lambda: None) -> None:
+        self._step, self._then = step, then
         self._is_open = True
         self.means = means
 
@@ -166,6 +154,7 @@ class Pending(Generic[T]):
             RuntimeError: it was committed or rolled back before.
         """
         self._close("commit")
+        self._then()
 
     def rollback(self) -> None:
         """Leave the state as it was before the exchange, whose means do not count.
@@ -192,7 +181,7 @@ class Pending(Generic[T]):
             (self.commit if kind is None else self.rollback)()
 
     def __del__(self) -> None:
-        step: Any = getattr(self, "_step", None)
+        step: OpenStep | None = getattr(self, "_step", None)
         if step is not None and self._is_open and step.is_open:
             warnings.warn(
                 "an exchange with commit=False was neither committed nor rolled back; it is rolled back",

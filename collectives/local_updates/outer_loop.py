@@ -73,7 +73,7 @@ class OuterLoop:
     Attributes:
         settings, compressor: the same.
         rest: of a round of a store, or None.
-        open: an exchange that waits for the caller.
+        open: the Pending of an exchange that waits for the caller, or None.
         ledger: the latest exchange, and one in doubt.
         inner_step: steps of the present period.
         is_compared: whether the other ranks had this state, and have taken the same steps.
@@ -89,7 +89,7 @@ class OuterLoop:
     ) -> None:
         self.anchor, self.settings, self.compressor = anchor, settings, compressor
         self.rest: Rest | None = None
-        self.open: ReferenceType[Any] | None = None
+        self.open: ReferenceType[Pending[Any]] | None = None
         self.ledger, self.inner_step = Ledger(), 0
         self.is_compared = self.is_loaded = False
         self.range: tuple[int, int] | None = None
