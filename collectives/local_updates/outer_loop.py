@@ -15,11 +15,10 @@ from collectives.errors import CollectiveError
 from collectives.exchange.encoding import Inputs
 from collectives.exchange.transaction import Pending
 from collectives.local_updates.agreement import StateSummary
-from collectives.local_updates.anchor import Anchor, Blend
-from collectives.local_updates.kept import Kept, read_share
+from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.ledger import Ledger
 from collectives.local_updates.outer import OuterSettings
-from collectives.local_updates.outer_step import OuterStep, Replacement, check_step
+from collectives.local_updates.outer_step import Blend, Kept, OuterStep, Replacement, check_step, read_share
 from collectives.local_updates.parameters import read
 
 
