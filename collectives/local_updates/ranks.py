@@ -22,10 +22,10 @@ from collectives.local_updates.agreement import (
     identify,
 )
 from collectives.local_updates.ledger import Ledger
-from collectives.local_updates.methods import Method
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import Replacement
+from collectives.methods import Method
 from collectives.sites.sites import Sites
 
 EXCHANGES = 2

@@ -54,6 +54,7 @@ LAYERS = {
         {"sites"},
         {"allreduce", "cltk", "gtopk"},
         {"oktopk"},
+        {"methods"},
         {"torch"},
         {"local_updates"},
         {"advise", "integrations", "rounds"},
