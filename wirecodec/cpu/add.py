@@ -12,7 +12,7 @@ from wirecodec.container.reader import ContainerHeader
 from wirecodec.cpu import forms
 from wirecodec.cpu.columns import ArrayColumns, Targets
 from wirecodec.cpu.decode import decode_chunks, decode_entries
-from wirecodec.cpu.forms import Sums
+from wirecodec.cpu.forms import MIN_TENSORS, Sums, describe, is_on
 from wirecodec.cpu.guard import Guard
 from wirecodec.element_types import DTYPES
 from wirecodec.errors import number_of_container
@@ -37,9 +37,9 @@ def describe_targets(targets: Sequence[Any], sizes: Array) -> ArrayColumns | Non
 
     Returns None for few arrays, and if an array needs the check of ``can_add``.
     """
-    if len(targets) < forms.MIN_TENSORS or not forms.is_on():
+    if len(targets) < MIN_TENSORS or not is_on():
         return None
-    columns = forms.describe(targets)
+    columns = describe(targets)
     added = (columns.kinds == _FLOAT32) | (columns.kinds == _FLOAT64)
     return columns if (added & columns.writeable & (columns.sizes == sizes)).all() else None
 
