@@ -15,7 +15,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.cltk.ratios import ratios_by_flops
 from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
-from collectives.exchange.pending import Pending
+from collectives.exchange.transaction import Pending
 from collectives.feed.publisher import Publisher
 from collectives.feed.subscriber import Subscriber
 from collectives.feed.update import Update

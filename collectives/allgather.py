@@ -15,8 +15,7 @@ from collectives.call import counted
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
-from collectives.exchange.encoding import Encoding
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Encoding, Inputs
 from collectives.exchange.session import open_exchange
 from collectives.exchange.specs import (
     ONLY,

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, overload
 
 import wirecodec as wc
@@ -28,14 +27,11 @@ from collectives.channel import Channel, find_ends
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
-from collectives.exchange.encoding import Encoding, get_text
-from collectives.exchange.inputs import Inputs, MakeInputs
-from collectives.exchange.methods import SummingCompressor
-from collectives.exchange.pending import Pending
+from collectives.exchange.encoding import Encoding, Inputs, MakeInputs, SummingCompressor, get_text
 from collectives.exchange.session import open_exchange
 from collectives.exchange.specs import SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
-from collectives.exchange.transaction import Transaction
+from collectives.exchange.transaction import Pending, Transaction
 from collectives.exchange.union import move_sums
 from collectives.sites.exchange import reduce_over_sites
 from collectives.sites.sites import Sites
@@ -43,7 +39,7 @@ from collectives.store.communicator import StoreComm
 from collectives.store.sums import reduce as reduce_over_store
 from collectives.transport.reduce import Dense
 from collectives.transport.weights import check_weight, weigh
-from collectives.tuning.choice import rehearse_sum, sum_tensors, will_gather
+from collectives.tuning.choice import Way
 from wirecodec.interop import TensorLike
 
 _CODES = {code.name.lower().replace("_", "-"): code for code in Algorithm}
@@ -297,7 +293,9 @@ def reduce_made(
         failure = Failure(Status.ARGUMENT, error)
     if isinstance(scheme, SummingCompressor):
         proposal = proposal._replace(operation=scheme.operation, algorithm=Algorithm.AUTO)
-    sum_ = _Sum(scheme, proposal, failure, seed, op == "mean", hold_zeros, nonfinite == "propagate", sparse)
+    way = Way.of(scheme, proposal)
+    finite = nonfinite == "propagate"
+    sum_ = _Sum(scheme, proposal, way, failure, seed, op == "mean", hold_zeros, finite, sparse)
     try:
         if isinstance(comm, Sites):
             return reduce_over_sites(
@@ -326,6 +324,7 @@ class _Sum:
     Attributes:
         scheme, seed, hold_zeros, sparse: as for ``allreduce``.
         proposal: what the caller requests.
+        way: of the sum.
         failure: the reason why this rank cannot contribute, if it is known already.
         mean: whether the sum is divided.
         finite: whether results that are not finite are an error.
@@ -333,6 +332,7 @@ class _Sum:
 
     scheme: SchemeArgument
     proposal: Header
+    way: Way
     failure: Failure | None
     seed: int
     mean: bool
@@ -349,33 +349,27 @@ class _Sum:
         self, comm: Communicator | Channel, make: MakeInputs, weight: float, transaction: Transaction
     ) -> AbstractContextManager[tuple[Channel, Encoding]]:
         """Open the exchange, as ``open_exchange``."""
-        proposal, scheme = self.proposal._replace(weight=weight), self.scheme
-        sums_itself = isinstance(scheme, SummingCompressor)
-        record = None if sums_itself else ALGORITHMS.get(Algorithm(proposal.algorithm))
         return open_exchange(
             comm,
             make,
-            scheme,
+            self.scheme,
             self.seed,
-            proposal,
+            self.proposal._replace(weight=weight),
             self.failure,
             sparse=self.sparse,
             hold_zeros=self.hold_zeros,
             finite=self.finite,
             transaction=transaction,
-            decodes_own=record is not None and record.decodes_own,
-            get_detail=scheme.get_detail if isinstance(scheme, SummingCompressor) else None,
-            rehearsal=partial(rehearse_sum, self.proposal)
-            if not isinstance(scheme, SummingCompressor)
-            else lambda _, local: scheme.rehearse(local, self.proposal),
-            will_gather=partial(will_gather, self.proposal),
+            decodes_own=self.way.decodes_own,
+            get_detail=self.way.get_detail,
+            rehearsal=self.way.rehearsal,
+            will_gather=self.way.will_gather,
         )
 
     def take(self, channel: Channel, local: Encoding) -> Any:
         """Sum the tensors after the agreement, check the sums, and return them as the caller gets them."""
-        weights, scheme = weigh([header.weight for header in local.table], mean=self.mean), self.scheme
-        add = scheme.sum_step if isinstance(scheme, SummingCompressor) else sum_tensors
-        sums, limits = add(channel, local, weights, self.proposal), local.inputs.limits
+        weights = weigh([header.weight for header in local.table], mean=self.mean)
+        sums, limits = self.way.add(channel, local, weights, self.proposal), local.inputs.limits
         if (self.finite and not local.is_finite) or limits:
             values = {name: tensor.values for name, tensor in sums.items()} if self.sparse else sums
             dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}

@@ -1,7 +1,7 @@
 """State of one rank between collectives: the sequence number, the timeout and the bytes sent.
 
 Every collective accepts a Channel or a communicator. A communicator keeps its own Channel
-(``collectives.attributes``), so both live equally long. A Channel is used by one thread at a time.
+(``collectives.communicator``), so both live equally long. A Channel is used by one thread at a time.
 
 All messages use the caller's communicator and one tag, TAG; notices after a failure use NOTICE_TAG. An
 application that receives from ANY_SOURCE with ANY_TAG during a collective should pass a duplicate
@@ -18,14 +18,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
 from collectives.call import Beginning, Call
 from collectives.communicator import (
     Communicator,
     Request,
+    attach,
     check_communicator,
+    check_mpi,
+    check_not_null,
     gathers_any_size,
+    get_attached,
     get_bound,
+    is_mpi,
     is_transport_error,
 )
 from collectives.cost_model import Rates

@@ -1,15 +1,23 @@
-"""Interface of a communicator, and bytes sent by all-gathers.
+"""Interface of a communicator, the Channel that it keeps, and bytes sent by all-gathers.
 
 ``Communicator`` is the part of MPI that this package uses. mpi4py's Comm, TorchComm and the simulated
 communicator satisfy it.
+
+An MPI communicator keeps its Channel as an MPI attribute, so that all handles of the communicator share it.
+Any other communicator keeps it as a Python attribute. The Channel lives as long as its communicator.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from collectives.errors import name_kind
+
+_NAME = "_collectives_channel"
+_LOCK = threading.Lock()
 
 
 class TransportError(RuntimeError):
@@ -116,6 +124,56 @@ def refuse_communicator(comm: object) -> NoReturn:
         f"{name_kind(comm)} is not a communicator; pass an mpi4py communicator,"
         " a collectives.TorchComm, or an object that satisfies collectives.communicator.Communicator"
     )
+
+
+def is_mpi(comm: Any) -> bool:
+    """Return whether an object has MPI's attribute functions, as mpi4py's communicators have."""
+    return hasattr(comm, "Get_attr") and hasattr(comm, "Set_attr") and hasattr(comm, "Create_keyval")
+
+
+def check_not_null(comm: Any) -> None:
+    """Raise ValueError if an MPI communicator is MPI.COMM_NULL, as it is after ``comm.Free()``."""
+    if not comm:
+        raise ValueError(
+            "the communicator is MPI.COMM_NULL: it was freed, or this process is not one of its ranks;"
+            " use a communicator that contains this process"
+        )
+
+
+def check_mpi(comm: Any) -> None:
+    """Raise ValueError if an MPI communicator is null, TypeError if it is an intercommunicator."""
+    check_not_null(comm)
+    if comm.Is_inter():
+        raise TypeError(
+            f"{type(comm).__name__} is an intercommunicator, on which MPI gathers from the remote group only;"
+            " use the intracommunicator that comm.Merge() returns"
+        )
+
+
+def attach(comm: Any, value: object) -> None:
+    """Keep an object with a communicator."""
+    if is_mpi(comm):
+        comm.Set_attr(_get_keyval(), value)
+    else:
+        setattr(comm, _NAME, value)
+
+
+def get_attached(comm: Any) -> object:
+    """Return the object that ``attach`` kept with a communicator, or None."""
+    return comm.Get_attr(_get_keyval()) if is_mpi(comm) else getattr(comm, _NAME, None)
+
+
+def _get_keyval() -> int:
+    """Return the one MPI attribute key of this process. The lock prevents a second key by another thread."""
+    with _LOCK:
+        return _create_keyval()
+
+
+@cache
+def _create_keyval() -> int:
+    from mpi4py import MPI
+
+    return MPI.Comm.Create_keyval()  # without a copy function: a duplicate gets its own Channel
 
 
 def gathers_any_size(comm: object) -> bool:

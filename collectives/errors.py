@@ -10,22 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeGuard
 
+MAX_LISTED = 8
+"""Ranks that an error message lists in full."""
 
-def name_ranks(ranks: Iterable[int], max_listed: int = 8) -> str:
-    """Name ranks in an error message.
 
-    Args:
-        ranks: in any order.
-        max_listed: ranks that are listed in full.
+def name_ranks(ranks: Iterable[int]) -> str:
+    """Name ranks, in any order, in an error message.
 
-    Returns "rank 2", "ranks 0, 1, 3", or for more than ``max_listed`` ranks "ranks 0, 1, … (40 of them)".
+    Returns "rank 2", "ranks 0, 1, 3", or for more than ``MAX_LISTED`` ranks "ranks 0, 1, … (40 of them)".
     """
     listed = sorted(ranks)
     if len(listed) == 1:
         return f"rank {listed[0]}"
-    if len(listed) <= max_listed:
+    if len(listed) <= MAX_LISTED:
         return "ranks " + ", ".join(map(str, listed))
-    return "ranks " + ", ".join(map(str, listed[:max_listed])) + f", … ({len(listed)} of them)"
+    return "ranks " + ", ".join(map(str, listed[:MAX_LISTED])) + f", … ({len(listed)} of them)"
 
 
 def name_kind(value: object) -> str:

@@ -15,7 +15,7 @@ CuPy when they are called.
     saved states            read_state, write_state, check_keys, unmasked
     types                   TensorLike, of what encoders take
     limits                  CHUNK, the largest number of elements per chunk
-    compilation             is_warm, cached_kernels_only, CompilationNeeded
+    compilation             cached_kernels_only, CompilationNeeded
     interrupts              run_uninterrupted: a function that no signal handler interrupts; Latch, an event
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum;
                             check_values, which decodes and returns the codecs
@@ -43,7 +43,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, aligned, aligned_like, index_dtype, read_only
-from wirecodec.compilation import is_warm
 from wirecodec.compressor.holder import OpenStep, Stateful, StateHolder
 from wirecodec.compressor.memory import Memory
 from wirecodec.compressor.parts import StepInParts
@@ -156,7 +155,6 @@ __all__ = [
     "have_huge",
     "index_codecs",
     "index_dtype",
-    "is_warm",
     "is_zero",
     "key_text",
     "local_shard",

@@ -21,7 +21,7 @@ FUNCTIONS = (
     ("collectives.torch.step:TrainingStep", "exchange", REST),
     ("collectives.exchange.session", "encode_tensors", PREPARE),
     ("collectives.exchange.session", "agree", HEADERS),
-    ("collectives.allreduce", "sum_tensors", DECODE),
+    ("collectives.tuning.choice", "sum_tensors", DECODE),
     ("collectives.channel:Channel", "drive", PAYLOAD),
 )
 """(module or module:class, function, stage) of the functions that are wrapped."""

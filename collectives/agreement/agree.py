@@ -20,14 +20,18 @@ from typing import NoReturn
 
 import numpy as np
 
-from collectives.agreement.errors_from_headers import (
-    error_for,
-    get_operation_name,
+from collectives.agreement.errors_from_headers import error_for, get_operation_name, protocol_error
+from collectives.agreement.header import (
+    HEADER_SIZE,
+    MAX_TEXT,
+    NO_DETAIL,
+    Flag,
+    Header,
+    Operand,
+    Status,
     headers_match,
     is_compiling,
-    protocol_error,
 )
-from collectives.agreement.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Flag, Header, Operand, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import count_equal_ring_bytes
 from collectives.transport.allgather import allgather_ragged

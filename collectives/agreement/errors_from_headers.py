@@ -7,12 +7,12 @@ All functions are pure. Their inputs are the same on every rank, so every rank r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
-from operator import attrgetter
 
 from collectives.agreement.header import (
+    COMPARED,
     DTYPE_CODES,
     MAGIC,
     MAX_TEXT,
@@ -26,15 +26,6 @@ from collectives.agreement.header import (
 )
 from collectives.errors import CollectiveError, name_ranks
 
-# The fields that must be equal, in the order in which differences are reported, with the reason of each.
-_COMPARED = (
-    ("sequence", ("sequence",)),
-    ("operation", ("operation", "reduction", "algorithm")),
-    ("dtype", ("dtype",)),
-    ("shape", ("elements", "signature")),
-    ("scheme", ("scheme",)),
-    ("denormals", ("flushes",)),
-)
 _ADVICE = {
     "sequence": "a rank skipped a call or made an extra one; all ranks must make the same calls",
     "operation": "all ranks must make the same call, with the same op and algorithm",
@@ -52,25 +43,6 @@ _REASONS = {
     Status.DECODE: "decode",
 }
 MAX_EXCERPT = 120  # characters of a rank's tensors that an error message shows
-
-
-def headers_match(table: Sequence[Header]) -> bool:
-    """Return whether all ranks can contribute, and to the same operation."""
-    first = table[0]
-    fields = _get_compared(first)
-    return first[:3] == (MAGIC, VERSION, Status.OK) and all(
-        header[:3] == first[:3] and _get_compared(header) == fields and 0 <= header.weight < math.inf
-        for header in table
-    )
-
-
-def is_compiling(table: Sequence[Header]) -> bool:
-    """Return whether a rank compiles, and the headers match otherwise: then all ranks repeat the exchange."""
-    waiting = [header.status == Status.COMPILING for header in table]
-    ready = [
-        header._replace(status=Status.OK) if w else header for w, header in zip(waiting, table, strict=True)
-    ]
-    return any(waiting) and headers_match(ready)
 
 
 def protocol_error(table: Sequence[Header]) -> CollectiveError | None:
@@ -116,18 +88,13 @@ def error_for(table: Sequence[Header], texts: Sequence[str]) -> CollectiveError:
     failed = [rank for rank, header in enumerate(table) if header.status not in contributing]
     if failed:
         return _error_of_failures(table, texts, failed)
-    for reason, fields in _COMPARED:
+    for reason, fields in COMPARED:
         groups: dict[tuple[int, ...], list[int]] = {}
         for rank, header in enumerate(table):
             groups.setdefault(tuple(getattr(header, field) for field in fields), []).append(rank)
         if len(groups) > 1:
             return _error_of_difference(reason, list(groups.values()), table, texts)
     raise AssertionError("all headers match")
-
-
-_get_compared: Callable[[Header], tuple[int, ...]] = attrgetter(
-    *(field for _, fields in _COMPARED for field in fields)
-)
 
 
 def _error_of_failures(

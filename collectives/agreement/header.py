@@ -1,4 +1,4 @@
-"""72-byte header that a rank sends before its payload, and the hashes in it.
+"""72-byte header that a rank sends before its payload: its hashes, and whether those of all ranks match.
 
 The page is formats/spec/agreement.md, sections 1 and 2. A new operation or algorithm gets a new code both on
 the page and here.
@@ -7,11 +7,12 @@ the page and here.
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
-from math import prod
+from operator import attrgetter
 from typing import NamedTuple
 
 MAGIC = b"\xf7\x57\x43\x48"
@@ -112,6 +113,39 @@ class Header(NamedTuple):
         return cls(*_LAYOUT.unpack(data))
 
 
+COMPARED = (
+    ("sequence", ("sequence",)),
+    ("operation", ("operation", "reduction", "algorithm")),
+    ("dtype", ("dtype",)),
+    ("shape", ("elements", "signature")),
+    ("scheme", ("scheme",)),
+    ("denormals", ("flushes",)),
+)
+"""Fields that must be equal, in the order in which differences are reported, with the reason of each."""
+_get_compared: Callable[[Header], tuple[int, ...]] = attrgetter(
+    *(field for _, fields in COMPARED for field in fields)
+)
+
+
+def headers_match(table: Sequence[Header]) -> bool:
+    """Return whether all ranks can contribute, and to the same operation."""
+    first = table[0]
+    fields = _get_compared(first)
+    return first[:3] == (MAGIC, VERSION, Status.OK) and all(
+        header[:3] == first[:3] and _get_compared(header) == fields and 0 <= header.weight < math.inf
+        for header in table
+    )
+
+
+def is_compiling(table: Sequence[Header]) -> bool:
+    """Return whether a rank compiles, and the headers match otherwise: then all ranks repeat the exchange."""
+    waiting = [header.status == Status.COMPILING for header in table]
+    ready = [
+        header._replace(status=Status.OK) if w else header for w, header in zip(waiting, table, strict=True)
+    ]
+    return any(waiting) and headers_match(ready)
+
+
 @dataclass(frozen=True)
 class Operand:
     """Description of a rank's tensors and scheme, on which all ranks must agree.
@@ -147,7 +181,7 @@ class Operand:
         for raw, name in sorted((name.encode("utf-8", "surrogatepass"), name) for name in tensors):
             shape, dtype = tensors[name]
             codes.add(DTYPE_CODES.get(dtype, 0))
-            elements += prod(shape)
+            elements += math.prod(shape)
             shown = b"" if bare else raw
             packed.append(struct.pack("<I", len(shown)) + shown)
             packed.append(struct.pack(f"<BB{len(shape)}Q", DTYPE_CODES.get(dtype, 0), len(shape), *shape))

@@ -37,11 +37,10 @@ from collectives.cltk.state import CLTkState
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError, is_shared
-from collectives.exchange.inputs import Inputs, MakeInputs
-from collectives.exchange.pending import Pending
+from collectives.exchange.encoding import Inputs, MakeInputs
 from collectives.exchange.specs import TensorSpec, failure_of_encoding
 from collectives.exchange.targets import fill_with_nan
-from collectives.exchange.transaction import Transaction
+from collectives.exchange.transaction import Pending, Transaction
 from collectives.simulation.communicator import simulate
 from collectives.sites.exchange import reduce_over_sites
 from collectives.sites.sites import Sites
@@ -300,7 +299,7 @@ class CLTk(CLTkState):
                 raise
             finally:
                 may_count = call.is_delivered or channel.closed is not None
-                transaction.end(succeeds=succeeds, is_delivered=call.is_delivered, may_count=may_count)
+                transaction.settle(succeeds=succeeds, is_delivered=call.is_delivered, may_count=may_count)
         return results
 
     def _prepare(
@@ -312,7 +311,7 @@ class CLTk(CLTkState):
             local.inputs = make().localize()
             leads = channel.rank == self._find_leader(local, channel)
             local.current = self._holder.begin()
-            local.before = local.current.settle(channel.rank, local.grads)
+            local.before = local.current.fit(channel.rank, local.grads)
             if failure := local.describe(self.signature):
                 return failure
             local.choose(self._selectors, leads=leads, holds=holds)

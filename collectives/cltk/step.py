@@ -16,7 +16,7 @@ from collectives.channel import ByteArray
 from collectives.cltk.residuals import accumulate_in
 from collectives.cltk.selection import LeaderSelectors
 from collectives.device import as_arrays, find_gpu
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
 from collectives.exchange.specs import (
     ONLY,
     TensorSpec,

@@ -1,26 +1,30 @@
-"""This rank's side of an exchange: its tensors, described and encoded."""
+"""This rank's side of an exchange: its inputs, described and encoded.
+
+A public call makes its inputs inside the guard of the exchange (``encode_tensors``). So an error in making
+them, such as a MemoryError for a dense copy, is announced to all ranks like one of encoding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure
-from collectives.agreement.header import Flag, Header, Operand, Status
+from collectives.agreement.header import NO_DETAIL, Flag, Header, Operand, Operation, Status
 from collectives.agreement.nonfinite import check_gradients
 from collectives.channel import ByteArray, Channel
 from collectives.device import GpuDevice, as_arrays, find_gpu, stage_on_host
-from collectives.exchange.inputs import Inputs, MakeInputs
-from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.specs import (
     ONLY,
     SchemeArgument,
+    Tensors,
     TensorSpec,
     describe,
     failure_of_encoding,
@@ -30,12 +34,48 @@ from collectives.exchange.specs import (
 )
 from collectives.exchange.targets import Targets
 from collectives.transport.allgather import gather_payloads
-from wirecodec.interop import as_bytes, as_scheme
+from collectives.transport.weights import Weights
+from wirecodec.interop import as_bytes, as_scheme, local_shards
 
 NOTHING = "nonzero | rice | raw"
 """Scheme of zeros, of which nothing is sent."""
 SPARSE = "; sparse results"
 """Suffix of the scheme's text, so that ranks agree on sparse or dense results before payloads are sent."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Inputs of a sum.
+
+    Attributes:
+        tensors: an array, a SparseTensor, or {name: array or SparseTensor}.
+        out: memory of the caller for the results, or None.
+        unit: text on which all ranks must agree; "" for gradients in their true unit.
+        limits: {name: largest magnitude of a result}. A larger one is an error on all ranks, with reason
+            "value". It must be the same on all ranks that have the same ``unit``.
+        accept: checks the dense results of named tensors before the step of a Compressor counts. It raises
+            CollectiveError to refuse them, on all ranks or none. None to accept all.
+        cycle: number of groups of tensors that are exchanged in turn, each in a call of its own. The leader
+            of CLT-k, and the rounding of Ok-Topk, stay the same for as many calls, so that each group meets
+            every rank. It must be the same on all ranks.
+    """
+
+    tensors: Tensors
+    out: Any = None
+    unit: str = ""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    accept: Callable[[Mapping[str, Any]], None] | None = None
+    cycle: int = 1
+
+    def localize(self) -> Inputs:
+        """Return the inputs with this rank's part of each DTensor. Raises EncodeError for a partial one."""
+        tensors, out = local_shards(self.tensors), local_shards(self.out)
+        if tensors is self.tensors and out is self.out:
+            return self
+        return replace(self, tensors=tensors, out=out)
+
+
+MakeInputs: TypeAlias = Callable[[], Inputs]
 
 
 class Place(Protocol):
@@ -152,6 +192,30 @@ class Encoding:
         with nullcontext() if self.gpu is None else self.gpu.current():
             results = self.targets.deliver({ONLY: given} if self.bare else given, shaped)
         return results[ONLY] if self.bare else results
+
+
+class SummingCompressor(wc.Compressor):
+    """Compressor that sums its own steps. It works on the host: gradients on a GPU are copied.
+
+    Attributes:
+        operation: code of the exchange.
+    """
+
+    operation: ClassVar[Operation]
+
+    def get_detail(self, local: Encoding) -> int:
+        """Return the number in this rank's first header, which the other ranks see."""
+        return NO_DETAIL
+
+    @abstractmethod
+    def sum_step(
+        self, channel: Channel, local: Encoding, weights: Weights, proposal: Header
+    ) -> dict[str, Any]:
+        """Sum all ranks' steps after the agreement, as ``AllreduceAlgorithm.run``."""
+
+    @abstractmethod
+    def rehearse(self, local: Encoding, proposal: Header) -> None:
+        """Call the kernels that ``sum_step`` needs, with this rank's tensors only."""
 
 
 def encode_tensors(

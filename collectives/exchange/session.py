@@ -21,15 +21,14 @@ from collectives.agreement.header import NO_DETAIL, Header
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError, is_shared
-from collectives.exchange.encoding import Encoding, encode_tensors
-from collectives.exchange.inputs import MakeInputs
+from collectives.exchange.encoding import Encoding, MakeInputs, encode_tensors
 from collectives.exchange.specs import (
     SchemeArgument,
     failure_of_decoding,
     failure_of_encoding,
 )
 from collectives.exchange.targets import Targets
-from collectives.exchange.transaction import Transaction, concluding
+from collectives.exchange.transaction import Transaction, settling
 from wirecodec.interop import count_stored
 
 
@@ -108,13 +107,13 @@ def open_exchange(
             rehearse(channel, key, lambda: rehearsal(channel, replace(local, targets=Targets())))
         return None
 
-    def conclude() -> None:
+    def settle() -> None:
         step, delivered = local.prepared, channel.call.is_delivered
         transaction.begin(step)
         broken = channel.closed is not None and step is not None and not step.needs_results
-        transaction.end(succeeds=is_complete, is_delivered=delivered, may_count=delivered or broken)
+        transaction.settle(succeeds=is_complete, is_delivered=delivered, may_count=delivered or broken)
 
-    with channel.collective() as call, concluding(conclude):
+    with channel.collective() as call, settling(settle):
         try:
             if failure is None:
                 failure = run_announced(channel, encode, lambda: (proposal, local.operand))

@@ -5,16 +5,29 @@
     in doubt    this rank has raised, and other ranks may commit the step; its caller decides later
     closed      the step was committed or rolled back
 
-An exchange ends its transaction. All ranks end theirs alike, unless one dies or is interrupted twice.
+Everything that can be undone in this package has the same verbs:
+
+    commit      take the step
+    rollback    drop it: the state is as before
+    hold        leave it open for the caller
+    settle      commit it or roll it back, by what the ranks, or the peers of a store, have agreed
+
+An exchange settles its transaction. All ranks settle theirs alike, unless one dies or is interrupted twice.
+The caller of an exchange with ``commit=False`` gets a ``Pending``, which has the means and holds the step.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
+from types import TracebackType
+from typing import Generic, TypeVar
 
 from wirecodec.interop import OpenStep
+
+T = TypeVar("T")
 
 
 class State(Enum):
@@ -48,8 +61,8 @@ class Transaction:
         if step is not None and step is not self.step:
             self.step, self.state = step, State.OPEN
 
-    def end(self, *, succeeds: bool, is_delivered: bool, may_count: bool) -> None:
-        """End the exchange; again without effect, after an interrupt.
+    def settle(self, *, succeeds: bool, is_delivered: bool, may_count: bool) -> None:
+        """Settle the step, or hold it; again without effect, after an interrupt.
 
         Args:
             succeeds: whether this rank raises nothing.
@@ -77,19 +90,107 @@ class Transaction:
 
 
 @contextmanager
-def concluding(conclude: Callable[[], None]) -> Iterator[None]:
-    """Conclude a block, whatever it raises: other ranks have decided, so an interrupt must not prevent that.
+def settling(settle: Callable[[], None]) -> Iterator[None]:
+    """Settle a step after a block, whatever that raises: other ranks settle theirs, also after an interrupt.
 
     Args:
-        conclude: is called at the end of the block, and again if anything is raised in the block or by the
+        settle: is called at the end of the block, and again if anything is raised in the block or by the
             first call. After a call that was completed, it has no effect.
     """
     try:
         try:
             yield
         finally:
-            conclude()
+            settle()
     except BaseException:
         with suppress(RuntimeError):  # the step was closed before the interrupt, or by another call
-            conclude()
+            settle()
         raise
+
+
+class Pending(Generic[T]):
+    """Means of an exchange with ``commit=False``, whose step waits for ``commit`` or ``rollback``.
+
+    It is for programs that learn later whether a step counts, such as after a vote of all ranks. All ranks
+    decide alike: the next exchange is an error on all ranks if their steps differ.
+
+    As a context manager it commits at the end of the block, or rolls back if the block raises. An object that
+    is neither committed nor rolled back when it is deleted is rolled back, with a ResourceWarning.
+
+    Args:
+        means: see below.
+        step: of a Compressor; None without a state.
+        then: is called after a commit.
+
+    Attributes:
+        means: as the exchange returns them otherwise.
+
+    Examples:
+        >>> import numpy as np, collectives as co, wirecodec as wc
+        >>> def train(comm):
+        ...     compressor = wc.Compressor("topk(k=1) | rice | raw")
+        ...     grad = {"w": np.array([4, 1], np.float32)}
+        ...     with co.allreduce(comm, grad, compressor, commit=False) as pending:
+        ...         before = compressor.residual("w")
+        ...     return pending.means["w"], before, compressor.residual("w")
+        >>> co.simulate(2, train)[0]
+        (array([4., 0.], dtype=float32), None, array([0., 1.], dtype=float32))
+    """
+
+    def __init__(self, means: T, step: OpenStep | None, then: Callable[[], None] = lambda: None) -> None:
+        self._step, self._then = step, then
+        self._is_open = True
+        self.means = means
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was neither committed nor rolled back."""
+        return self._is_open
+
+    def commit(self) -> None:
+        """Let residuals, the selectors' state and the step advance. Without a state, nothing changes.
+
+        Raises:
+            RuntimeError: it was committed or rolled back before.
+        """
+        self._close("commit")
+        self._then()
+
+    def rollback(self) -> None:
+        """Leave the state as it was before the exchange, whose means do not count.
+
+        Raises:
+            RuntimeError: it was committed or rolled back before.
+        """
+        self._close("rollback")
+
+    def _close(self, name: str) -> None:
+        if not self._is_open:
+            raise RuntimeError("this exchange was committed or rolled back before")
+        if self._step is not None:
+            getattr(self._step, name)()
+        self._is_open = False
+
+    def __enter__(self) -> Pending[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_open:
+            (self.commit if kind is None else self.rollback)()
+
+    def __del__(self) -> None:
+        step: OpenStep | None = getattr(self, "_step", None)
+        if step is not None and self._is_open and step.is_open:
+            warnings.warn(
+                "an exchange with commit=False was neither committed nor rolled back; it is rolled back",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+            step.rollback()
+
+    def __repr__(self) -> str:
+        """Return the state: open or closed."""
+        return f"<Pending, {'open' if self._is_open else 'closed'}>"

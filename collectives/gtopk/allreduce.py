@@ -27,9 +27,8 @@ from collectives.call import counted
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
-from collectives.exchange.pending import Pending
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
-from collectives.exchange.transaction import concluding
+from collectives.exchange.transaction import Pending, settling
 from collectives.gtopk.tree import Merge, Sparse, find_limit, merge_along_tree
 from wirecodec.interop import (
     OpenStep,
@@ -109,7 +108,7 @@ class GTopK(Stateful):
                 scheme = f"gtop-k({self._selector.ratio!r}); step {self.step}"
                 operand = describe(specs, bare=bare, scheme=scheme)
                 current = self._holder.begin()
-                before = current.settle(channel.rank, specs)
+                before = current.fit(channel.rank, specs)
                 for name in specs:
                     given, residual = stage_on_host(grads[name]), before.residuals.get(name)
                     x = accumulate(wc.ErrorFeedback(), given, residual, "gtop-k", name).x
@@ -124,7 +123,7 @@ class GTopK(Stateful):
         merges: dict[str, Merge] = {}
         steps: list[OpenStep] = []
 
-        def conclude() -> None:
+        def settle() -> None:
             """Take the step, for which the results are needed, if the others have them, too."""
             if not call.is_delivered:
                 return
@@ -136,7 +135,7 @@ class GTopK(Stateful):
             if commit and steps[0].is_open:
                 steps[0].commit()
 
-        with channel.collective() as call, concluding(conclude):
+        with channel.collective() as call, settling(settle):
             failure = run_announced(channel, prepare, lambda: (proposal, operand))
             agree(channel, proposal, operand, failure)
             for name, x in totals.items():

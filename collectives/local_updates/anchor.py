@@ -7,11 +7,9 @@ call sets the parameters to the values of the state.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import ReferenceType, ref
-
-import numpy as np
 
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_step import Replacement, rehearse
@@ -144,7 +142,7 @@ class Anchor:
         try:
             too_large = write_all(self.parameters, step.values())
         except Exception:
-            self.state, self._next = step.abandon(), None
+            self.state, self._next = step.salvage(), None
             self._carry(step, {})
             raise
         self._carry(step, step.carried)
@@ -167,27 +165,3 @@ class Anchor:
         if step.carried is not None and carried is not None:
             others = {name: x for name, x in self.carried.items() if name not in step.names}
             self.carried = {**others, **carried}
-
-
-class Blend(Replacement):
-    """Step after which a share of the worker's own parameters stays.
-
-    Args:
-        step: of the outer optimizer.
-        own: {name: array}, the worker's parameters before it.
-        share: of them; the rest is the step's.
-    """
-
-    def __init__(self, step: Replacement, own: Mapping[str, Array], share: float) -> None:
-        self._step, self._own, self._share = step, own, share
-        self.after, self.names, self.carried = step.after, step.names, step.carried
-
-    def values(self) -> Iterator[tuple[str, Array]]:
-        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
-        for name, value in self._step.values():
-            own, kind = self._own[name], value.dtype.type
-            yield name, np.asarray(own * kind(self._share) + value * kind(1 - self._share))
-
-    def abandon(self) -> OuterState:
-        """Return the state of a rank that cannot write its parameters."""
-        return self._step.abandon()

@@ -9,7 +9,7 @@ from typing import Any
 
 from collectives.call import counted, skip_exchange
 from collectives.channel import Channel
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
 from collectives.local_updates.agreement import StateSummary
 from collectives.local_updates.ends import Link
 from collectives.local_updates.outer_loop import OuterLoop

@@ -9,11 +9,11 @@ from operator import attrgetter
 from typing import Any
 
 from collectives.channel import Channel
-from collectives.local_updates.methods import Method
 from collectives.local_updates.outer import OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop, Rounds
 from collectives.local_updates.over_store import StoreRounds
 from collectives.local_updates.ranks import RankRounds, find_range
+from collectives.methods import Method
 from collectives.sites.sites import Sites
 from collectives.store.communicator import StoreComm
 from collectives.torch.arguments import is_ready

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
 from collectives.exchange.transaction import State, Transaction
 from collectives.local_updates.agreement import StateSummary
 from collectives.local_updates.outer import Array
@@ -87,7 +87,7 @@ class Ledger:
         known = self.in_doubt is not None and self.in_doubt.step is step
         if step is None or known or transaction.state is not State.IN_DOUBT:
             return
-        step.release()  # a program may give up this exchange, and go on with the compressor
+        step.hold(exclusively=False)  # a program may give up this exchange, and go on with the compressor
         moved = measure().tensors
         assert isinstance(moved, Mapping)
         self.in_doubt = InDoubt(identity, step, moved)

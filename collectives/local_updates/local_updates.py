@@ -22,7 +22,7 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.errors import name_kind
-from collectives.exchange.pending import Pending
+from collectives.exchange.transaction import Pending
 from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.delayed import DelayedQueue
 from collectives.local_updates.ends import Link, check_communicator, check_method, check_successor
@@ -425,7 +425,7 @@ class LocalUpdates:
         self._delayed.settle()
         self._outer.complete_round()
         if self._link.kind.has_members:
-            self._link.comm.abandon()
+            self._link.comm.rollback()
         self._link.bind(wrapped)
         self._outer.is_compared = False
         self._is_split = self._has_parts()

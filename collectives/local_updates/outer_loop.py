@@ -12,14 +12,13 @@ from typing import Any, Protocol
 from weakref import ReferenceType
 
 from collectives.errors import CollectiveError
-from collectives.exchange.inputs import Inputs
-from collectives.exchange.pending import Pending
+from collectives.exchange.encoding import Inputs
+from collectives.exchange.transaction import Pending
 from collectives.local_updates.agreement import StateSummary
-from collectives.local_updates.anchor import Anchor, Blend
-from collectives.local_updates.kept import Kept, read_share
+from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.ledger import Ledger
 from collectives.local_updates.outer import OuterSettings
-from collectives.local_updates.outer_step import OuterStep, Replacement, check_step
+from collectives.local_updates.outer_step import Blend, Kept, OuterStep, Replacement, check_step, read_share
 from collectives.local_updates.parameters import read
 
 
@@ -73,7 +72,7 @@ class OuterLoop:
     Attributes:
         settings, compressor: the same.
         rest: of a round of a store, or None.
-        open: an exchange that waits for the caller.
+        open: the Pending of an exchange that waits for the caller, or None.
         ledger: the latest exchange, and one in doubt.
         inner_step: steps of the present period.
         is_compared: whether the other ranks had this state, and have taken the same steps.
@@ -89,7 +88,7 @@ class OuterLoop:
     ) -> None:
         self.anchor, self.settings, self.compressor = anchor, settings, compressor
         self.rest: Rest | None = None
-        self.open: ReferenceType[Any] | None = None
+        self.open: ReferenceType[Pending[Any]] | None = None
         self.ledger, self.inner_step = Ledger(), 0
         self.is_compared = self.is_loaded = False
         self.range: tuple[int, int] | None = None

@@ -14,7 +14,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from collectives.errors import CollectiveError
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
+from collectives.local_updates.parameters import round_to
 from wirecodec.interop import DTYPES, describe_arrays, find_nonfinite, have_huge, take_outer_steps
 
 MAX_RATE = 1000.0
@@ -61,7 +62,7 @@ class Replacement:
         """Take the step, and return (name, next parameters). Another call continues, and returns all."""
         return [(name, self.after.parameters[name]) for name in self.names]
 
-    def abandon(self) -> OuterState:
+    def salvage(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""
         return self._before
 
@@ -94,7 +95,7 @@ class OuterStep(Replacement):
             self._move()
         return [(name, self.after.parameters[name]) for name in self.names]
 
-    def abandon(self) -> OuterState:
+    def salvage(self) -> OuterState:
         """Take the rest of the step, and return its values in the old round: ``synchronize`` is needed.
 
         Values before the step are lost. All ranks that could not write their parameters have the same ones.
@@ -121,6 +122,79 @@ class OuterStep(Replacement):
             take_outer_steps(
                 of_kind, DTYPES[kind], (settings.momentum, settings.rate), settings.nesterov, done
             )
+
+
+class Blend(Replacement):
+    """Step after which a share of the worker's own parameters stays.
+
+    Args:
+        step: of the outer optimizer.
+        own: {name: array}, the worker's parameters before it.
+        share: of them; the rest is the step's.
+    """
+
+    def __init__(self, step: Replacement, own: Mapping[str, Array], share: float) -> None:
+        self._step, self._own, self._share = step, own, share
+        self.after, self.names, self.carried = step.after, step.names, step.carried
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
+        for name, value in self._step.values():
+            own, kind = self._own[name], value.dtype.type
+            yield name, np.asarray(own * kind(self._share) + value * kind(1 - self._share))
+
+    def salvage(self) -> OuterState:
+        """Return the state of a rank that cannot write its parameters."""
+        return self._step.salvage()
+
+
+class Kept(Replacement):
+    """Step after which a worker's parameters keep a share of what it has not sent.
+
+    An exchange sets all workers to the common parameters. A worker whose message leaves much out then
+    computes gradients without the progress that waits in its residual, and sends it twice. With ``keep``, its
+    parameters start from the common ones less a share of its residual; that share is no new movement.
+
+    What is carried is the share as the parameter holds it, after rounding to its type: a rounding error must
+    not count as a movement.
+
+    Args:
+        step: of the outer optimizer.
+        read_unsent: returns the share of a parameter's residual, or None if it has none.
+        parameters: {name: parameter} of the worker.
+    """
+
+    def __init__(
+        self, step: Replacement, read_unsent: Callable[[str], Array | None], parameters: Mapping[str, Any]
+    ) -> None:
+        self._step, self._read_unsent, self._parameters = step, read_unsent, parameters
+        self.after, self.names = step.after, step.names
+        self.carried: dict[str, Array] = {}
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
+        for name, value in self._step.values():
+            unsent = self._read_unsent(name)
+            if unsent is None:
+                yield name, value
+                continue
+            own, parameter = np.asarray(value - unsent), self._parameters[name]
+            self.carried[name] = np.asarray(round_to(parameter, own) - round_to(parameter, value))
+            yield name, own
+
+    def salvage(self) -> OuterState:
+        """Return the state of a rank that cannot write its parameters."""
+        return self._step.salvage()
+
+
+def read_share(compressor: Any, parameters: Mapping[str, Array], share: float, name: str) -> Array | None:
+    """Return a share of a parameter's residual, in its shape and type; None if it has none."""
+    residual, like = compressor.residual(name), parameters[name]
+    if residual is None:
+        return None
+    residual *= residual.dtype.type(share)  # it is a copy
+    shares: Array = residual.astype(like.dtype, copy=False).reshape(like.shape)
+    return shares
 
 
 def check_step(state: OuterState, means: Mapping[str, Array], settings: OuterSettings) -> None:
@@ -176,7 +250,7 @@ def rehearse(dtype: np.dtype[Any]) -> None:
     state = OuterState(0, {"": empty})
     check_step(state, {"": empty}, settings)
     _is_finite(empty, None, empty, settings)
-    OuterStep(state, {"": empty}, settings).abandon()
+    OuterStep(state, {"": empty}, settings).salvage()
 
 
 def _own(arrays: Mapping[str, Array], names: Container[str]) -> dict[str, Array]:

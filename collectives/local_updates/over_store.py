@@ -17,8 +17,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction
 from collectives.errors import CollectiveError, Refused
-from collectives.exchange.encoding import Encoding, get_text
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Encoding, Inputs, get_text
 from collectives.exchange.specs import describe
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_loop import OuterLoop
@@ -27,7 +26,7 @@ from collectives.local_updates.shared_state import check_size, hash_state, pack_
 from collectives.store.communicator import StoreComm
 from collectives.store.contribution import Check, Terms
 from collectives.store.rounds import Outcome
-from collectives.store.sums import Taken, average, contribute, make_check
+from collectives.store.sums import Taken, average, contribute, make_check, settle_step
 from collectives.transport.weights import Weights
 
 _GONE = "sequence", "transport"
@@ -84,15 +83,15 @@ class StoreRounds:
         try:
             means = self._average(taken.local, taken.outcome, taken.rank)
         except CollectiveError:  # all peers raise it
-            taken.conclude(counts=False)
+            taken.settle(counts=False)
             raise
         replaces = weight == 0
         step = self._outer.make_step(means, replaces=replaces) if counts else self._take_over(means)
         self._rest = [
-            partial(taken.close, counts=counts),
+            partial(settle_step, taken.local, counts=counts),
             partial(setattr, anchor, "carried", {} if counts else moved),
             partial(self._take, step),
-            partial(comm.conclude, taken.outcome, taken.rank),
+            partial(comm.advance, taken.outcome, taken.rank),
         ]
         self.complete()
         comm.clean(taken.outcome, taken.rank)
@@ -184,11 +183,11 @@ class StoreRounds:
             self._rest = [
                 partial(setattr, self._anchor, "carried", self._measure()),
                 partial(self._take, step),
-                partial(self.end.conclude, outcome, None),
+                partial(self.end.advance, outcome, None),
             ]
             self.complete()
         else:
-            self.end.conclude(outcome, None)
+            self.end.advance(outcome, None)
 
     def _take_over(self, means: Mapping[str, Any]) -> Replacement:
         """Return the step of the members, after which this peer's parameters are the common ones."""

@@ -11,9 +11,8 @@ from weakref import ref
 import numpy as np
 
 from collectives.channel import Channel
-from collectives.exchange.inputs import Inputs
-from collectives.exchange.pending import Pending
-from collectives.exchange.transaction import Transaction, concluding
+from collectives.exchange.encoding import Inputs
+from collectives.exchange.transaction import Pending, Transaction, settling
 from collectives.local_updates.agreement import (
     StateSummary,
     check_states,
@@ -23,10 +22,10 @@ from collectives.local_updates.agreement import (
     identify,
 )
 from collectives.local_updates.ledger import Ledger
-from collectives.local_updates.methods import Method
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import Replacement
+from collectives.methods import Method
 from collectives.sites.sites import Sites
 
 EXCHANGES = 2
@@ -62,8 +61,7 @@ def exchange(
     summarize: Callable[[], StateSummary],
     measure: Callable[[], Inputs] | None,
     digest: Callable[[], int] | None = None,
-    *,
-    commit: bool = True,
+    transaction: Transaction | None = None,
 ) -> Any:
     """Compare the ranks' states, and average their movements.
 
@@ -73,9 +71,9 @@ def exchange(
         measure: returns its movements, likewise, and the same ones after an error. None if no parameter is
             exchanged, such as of a fragment that is not trained: the ranks then compare their states only.
         digest: as for ``collect_states``.
-        commit: as for ``allreduce``.
+        transaction: of the compressor's step; None to commit the step.
 
-    Returns the means, or without ``commit`` a Pending.
+    Returns the means.
     """
     channel, compressor, ledger = terms.channel, terms.compressor, terms.ledger
     table = collect_states(channel, summarize, terms.settings, digest, of_fragment=terms.of_fragment)
@@ -86,14 +84,13 @@ def exchange(
     if measure is None:
         ledger.made = ledger.latest = identity
         return {}
-    transaction = Transaction(holds=not commit, doubts=True)
-    with concluding(partial(ledger.doubt, identity, measure, terms.dropped, transaction)):
-        result = terms.reduce(channel, measure, compressor, weight=terms.weight, transaction=transaction)
+    transaction = transaction or Transaction(doubts=True)
+    with settling(partial(ledger.doubt, identity, measure, terms.dropped, transaction)):
+        means = terms.reduce(channel, measure, compressor, weight=terms.weight, transaction=transaction)
     ledger.made = identity
-    if not commit:
-        return Pending(result, transaction.held)
-    ledger.latest = identity
-    return result
+    if not transaction.holds:
+        ledger.latest = identity
+    return means
 
 
 class RankRounds:
@@ -125,16 +122,21 @@ class RankRounds:
         if is_whole:
             summarize = partial(outer.summarize_whole, whole=self._is_divided or not is_compared)
             digest = None if self._is_divided else outer.anchor.digest_state
-        measure = outer.measuring(names)
-        means = exchange(self.make_terms(weight), summarize, measure, digest, commit=commit)
-        replaces = weight == 0
-        if commit:
-            outer.take(means, replaces=replaces)
+        transaction = Transaction(holds=not commit, doubts=True)
+        means = exchange(self.make_terms(weight), summarize, outer.measuring(names), digest, transaction)
+        identity = outer.ledger.made
+
+        def take() -> None:
+            outer.ledger.latest = identity
+            outer.take(means, replaces=weight == 0)
             outer.is_compared = is_whole
+
+        if commit:
+            take()
             return None
-        step = _Step(outer, means, outer.ledger.made, replaces=replaces)
-        outer.open = ref(step)
-        return Pending(means.means, step)
+        pending = Pending(means, transaction.held, take)
+        outer.open = ref(pending)
+        return pending
 
     def synchronize(self) -> bool:
         """Take the state of the leading rank; return whether it is another one."""
@@ -180,24 +182,3 @@ class RankRounds:
 def find_range(sites: Any) -> tuple[int, int]:
     """Return what decides about a rank's range over Sites: its number in the site, and the site's size."""
     return sites.local.rank, sites.local.size
-
-
-class _Step:
-    """Step of the outer optimizer and of the compressor, which waits for ``commit`` or ``rollback``."""
-
-    def __init__(self, owner: OuterLoop, exchange: Pending[Any], identity: int, *, replaces: bool) -> None:
-        self._owner, self._exchange, self._identity, self._replaces = owner, exchange, identity, replaces
-        self.is_open = True
-
-    def commit(self) -> None:
-        """Let the compressor's state advance, and set the parameters to the result."""
-        self._exchange.commit()
-        self._owner.ledger.latest = self._identity
-        self.is_open = False
-        self._owner.take(self._exchange.means, replaces=self._replaces)
-        self._owner.is_compared = True
-
-    def rollback(self) -> None:
-        """Leave everything as it was before the exchange."""
-        self._exchange.rollback()
-        self.is_open = False

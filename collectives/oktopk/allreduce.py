@@ -28,8 +28,7 @@ from collectives.agreement.header import Header, Operation
 from collectives.allreduce import allreduce
 from collectives.channel import Channel
 from collectives.communicator import Communicator
-from collectives.exchange.encoding import Encoding
-from collectives.exchange.methods import SummingCompressor
+from collectives.exchange.encoding import Encoding, SummingCompressor
 from collectives.exchange.specs import ONLY
 from collectives.exchange.targets import Targets
 from collectives.oktopk.delivery import Delivery

@@ -34,7 +34,7 @@ from collectives.call import Call
 from collectives.channel import ByteArray, Channel
 from collectives.device import as_arrays, find_gpu, stage_on_host
 from collectives.errors import CollectiveError, is_shared, name_ranks
-from collectives.exchange.inputs import Inputs, MakeInputs
+from collectives.exchange.encoding import Inputs, MakeInputs
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_specs
 from collectives.exchange.targets import Targets
 from collectives.exchange.transaction import Transaction
@@ -205,7 +205,7 @@ def reduce_over_sites(
 
     Raises:
         CollectiveError: a rank failed or ranks differ; on all ranks of all sites. No state has changed, but
-            see ``doubt``.
+            see ``transaction``.
         Timeout: a rank does not take part.
     """
     sites.compare_sizes()
@@ -265,14 +265,14 @@ def _reduce(
             raise interrupt
         share.check(results)
         transaction.begin(step_across.step)
-        transaction.end(succeeds=True, is_delivered=True, may_count=True)
+        transaction.settle(succeeds=True, is_delivered=True, may_count=True)
     except BaseException as raised:
         has_shared = is_shared(raised) or is_shared(raised.__cause__)
         if has_shared and not share.is_delivered:  # the other sites have an error, too
             sites.compared = None
         transaction.begin(step_across.step)
         counts = not share.is_refused
-        transaction.end(succeeds=False, is_delivered=share.is_delivered and counts, may_count=counts)
+        transaction.settle(succeeds=False, is_delivered=share.is_delivered and counts, may_count=counts)
         if is_shared(raised) and not share.is_refused:
             place = f"rank {local.rank} of site {across.rank}"
             raise _place(share.placed_error or raised, place) from raised

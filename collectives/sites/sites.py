@@ -16,9 +16,8 @@ import os
 import struct
 from typing import Any, ClassVar
 
-from collectives.attributes import is_mpi
 from collectives.channel import ByteArray, Channel
-from collectives.communicator import Communicator
+from collectives.communicator import Communicator, is_mpi
 from collectives.errors import CollectiveError, name_kind
 from collectives.gloo.communicator import TorchComm
 from collectives.sites.course import relay

@@ -57,7 +57,7 @@ class _Open:
     path: str
     data: bytes
     digest: bytes
-    resolve: Callable[[bool], None]
+    settle: Callable[[bool], None]
 
 
 class Participant:
@@ -129,7 +129,7 @@ class Participant:
             return
         one = self._open
         counts = False if self._is_gone(one.round) else self._find_result(one)
-        one.resolve(counts)  # again without effect, if an interrupt comes before the next line
+        one.settle(counts)  # again without effect, if an interrupt comes before the next line
         self._open = None
 
     def _is_gone(self, one: Round) -> bool:
@@ -164,10 +164,10 @@ class Participant:
                 raise
             return False
 
-    def abandon(self) -> None:
+    def rollback(self) -> None:
         """Take a contribution whose result is not known for one that does not count."""
         if self._open is not None:
-            self._open.resolve(False)
+            self._open.settle(False)
             self._open = None
 
     def locate(self) -> int:
@@ -278,7 +278,7 @@ class Participant:
         return None
 
     def take_part(
-        self, terms: Terms, payload: ByteArray | bytes, check: Check, resolve: Callable[[bool], None]
+        self, terms: Terms, payload: ByteArray | bytes, check: Check, settle: Callable[[bool], None]
     ) -> tuple[Outcome, int | None, CollectiveError | None]:
         """Write this peer's contribution to the next round, and return the result.
 
@@ -286,12 +286,12 @@ class Participant:
             terms: of this peer.
             payload: its container or bytes.
             check: checks payloads.
-            resolve: is called by ``settle`` if the store fails before the result is known, with whether the
+            settle: is called later, if the store fails before the result is known, with whether the
                 contribution counts.
 
         Returns:
             The result; this peer's place in it, or None if it came too late; and the error that the call
-            raises after ``conclude``: the round is void, for all peers (reason "timeout"), this peer's
+            raises after ``advance``: the round is void, for all peers (reason "timeout"), this peer's
             contribution was refused ("refused"), or another process has its name ("name").
 
         Raises:
@@ -308,13 +308,13 @@ class Participant:
             one = self.open_round(number, terms, check)
             one.enter(self._check_own(number, terms, check, data))
             path = path_of_contribution(number, self.name, digest)
-            self._open = _Open(one, path, data, digest, resolve)
+            self._open = _Open(one, path, data, digest, settle)
             self._place.files.put(path, data)
             try:
                 outcome = one.wait(self._expected)
             except Lost:
                 self.round = number + 1
-                resolve(one.is_named())
+                settle(one.is_named())
                 self._open = None
                 raise
         rank = outcome.find(digest)
@@ -354,7 +354,7 @@ class Participant:
         """Go on with a round, whatever came before it."""
         self.round = number
 
-    def conclude(self, outcome: Outcome, rank: int | None) -> None:
+    def advance(self, outcome: Outcome, rank: int | None) -> None:
         """Go on with the next round, after the caller has used the result of this one.
 
         If an interrupt comes before, the round is read again. A second call has no further effect.

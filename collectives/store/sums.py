@@ -14,8 +14,7 @@ from collectives.agreement.header import Algorithm, Header, Operation, Reduction
 from collectives.agreement.nonfinite import check_results
 from collectives.channel import ByteArray
 from collectives.errors import CollectiveError
-from collectives.exchange.encoding import Encoding, encode_tensors
-from collectives.exchange.inputs import MakeInputs
+from collectives.exchange.encoding import Encoding, MakeInputs, encode_tensors
 from collectives.exchange.specs import ONLY, SchemeArgument, TensorSpec, get_limits
 from collectives.exchange.union import move_sums
 from collectives.store.codecs import Codecs
@@ -48,24 +47,20 @@ class Taken:
     rank: int | None
     error: CollectiveError | None
 
-    def close(self, *, counts: bool) -> None:
-        """Commit or roll back the step of the Compressor."""
-        close(self.local, counts=counts)
-
     def require_accepted(self) -> None:
         """Raise the error of a round in which this peer does not count, after a rollback."""
         if self.error is not None:
-            self.conclude(counts=False)
+            self.settle(counts=False)
             raise self.error
 
-    def conclude(self, *, counts: bool) -> None:
-        """Commit or roll back, and go on with the next round."""
-        self.close(counts=counts)
-        self.comm.conclude(self.outcome, self.rank)
+    def settle(self, *, counts: bool) -> None:
+        """Commit or roll back the step, and go on with the next round."""
+        settle_step(self.local, counts=counts)
+        self.comm.advance(self.outcome, self.rank)
         self.comm.clean(self.outcome, self.rank)
 
 
-def close(local: Encoding, *, counts: bool) -> None:
+def settle_step(local: Encoding, *, counts: bool) -> None:
     """Commit or roll back the step of a Compressor, also if an interrupt comes between.
 
     After another state was loaded, there is nothing to commit. A second call has no further effect.
@@ -73,14 +68,14 @@ def close(local: Encoding, *, counts: bool) -> None:
     prepared = local.prepared
     if prepared is None or not prepared.is_open:
         return
-    resolve = prepared.commit if counts and prepared.is_latest else prepared.rollback
+    end = prepared.commit if counts and prepared.is_latest else prepared.rollback
     try:
-        resolve()
+        end()
     except RuntimeError:
         raise
     except BaseException:
         with suppress(RuntimeError):
-            resolve()
+            end()
         raise
 
 
@@ -121,7 +116,7 @@ def gather_bytes(comm: StoreComm, blob: ByteArray) -> list[ByteArray]:
     comm.settle()
     terms = Terms(Header(operation=Operation.ALLGATHER_BYTES))
     outcome, rank, error = comm.take_part(terms, blob, accept_any, lambda _: None)
-    comm.conclude(outcome, rank)
+    comm.advance(outcome, rank)
     comm.clean(outcome, rank)
     if error is not None:
         raise error
@@ -168,8 +163,8 @@ def contribute(
     )
     terms = Terms(header, state)
 
-    def resolve(counts: bool) -> None:
-        close(local, counts=counts)
+    def settle(counts: bool) -> None:
+        settle_step(local, counts=counts)
         on_settled(counts)
 
     try:
@@ -183,12 +178,12 @@ def contribute(
                 reason=REASONS.get(failure.status, "encode"),
             ) from failure.error
         check = make_check(local.specs, scheme, comm.rules, named=local.named)
-        outcome, rank, error = comm.take_part(terms, local.blob, check, resolve)
+        outcome, rank, error = comm.take_part(terms, local.blob, check, settle)
     except BaseException:
         if comm.is_open and local.prepared is not None:
             local.prepared.hold()  # ``settle`` commits or rolls it back
         else:
-            close(local, counts=False)
+            settle_step(local, counts=False)
         raise
     return Taken(comm, local, outcome, rank, error)
 
@@ -231,9 +226,9 @@ def reduce(
     try:
         sums = average(local, taken.outcome, taken.rank, mean=mean)
     except CollectiveError:  # all peers raise it
-        taken.conclude(counts=False)
+        taken.settle(counts=False)
         raise
-    taken.conclude(counts=taken.rank is not None)
+    taken.settle(counts=taken.rank is not None)
     return move_sums(local, sums) if sparse else local.deliver(sums)
 
 
@@ -243,7 +238,7 @@ def gather(comm: StoreComm, make: MakeInputs, scheme: SchemeArgument, *, seed: i
     taken = contribute(comm, make, scheme, Header(operation=Operation.ALLGATHER), seed=seed)
     local = taken.local
     taken.require_accepted()
-    taken.conclude(counts=taken.rank is not None)
+    taken.settle(counts=taken.rank is not None)
     payloads = [one.payload for one in taken.outcome.contributions]
     limits = local.get_limits(payloads)
     if not local.named:

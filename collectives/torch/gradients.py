@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import wirecodec as wc
-from collectives.allreduce import reduce_made
 from collectives.call import counted
 from collectives.channel import Channel, find_ends
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
+from collectives.methods import Method
 from collectives.sites.sites import Sites
 from collectives.torch.arguments import check_compressor, name_parameters
 from collectives.torch.layouts import SparseLayouts, find_sparse, is_dense
@@ -205,13 +204,6 @@ def average(
         gradients = collect()
         return gradients.to_inputs()
 
-    reduce = find_reduction(compressor, algorithm)
-    means = reduce(channel, make, nonfinite=nonfinite, hold_zeros=True, weight=weight)
-    return gradients.take(means)
-
-
-def find_reduction(compressor: wc.Compressor | CLTk, algorithm: str) -> Callable[..., Any]:
-    """Return the function that averages inputs by a compressor, as ``reduce_made`` without its scheme."""
-    if isinstance(compressor, CLTk):
-        return compressor.reduce_made
-    return partial(reduce_made, scheme=compressor, algorithm=algorithm, has_out=True)
+    settings: dict[str, Any] = {"algorithm": algorithm, "nonfinite": nonfinite, "weight": weight}
+    reduce = Method.of(compressor).reduce
+    return gradients.take(reduce(channel, make, compressor, hold_zeros=True, has_out=True, **settings))

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import wirecodec as wc
 from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
+from collectives.methods import Method
 from collectives.sites.sites import Sites
-from collectives.torch.gradients import Gradients, find_reduction
+from collectives.torch.gradients import Gradients
 from collectives.torch.scaling import LossScale, warn_of_changed_scale
 from wirecodec.interop import StepInParts
 
@@ -35,6 +37,11 @@ class PartSettings:
     algorithm: str
     nonfinite: Literal["raise", "propagate"]
     scaler: Any = None
+
+    @cached_property
+    def reduce(self) -> Callable[..., Any]:
+        """Average tensors by the compressor's method; it takes a part's copy of the compressor."""
+        return Method.of(self.compressor).reduce
 
 
 class PartDriver:
@@ -95,10 +102,10 @@ class PartDriver:
             gradients = Gradients(collect(), self._scale)
             return gradients.to_inputs()
 
-        reduce = find_reduction(part, settings.algorithm)
+        options = {"algorithm": settings.algorithm, "nonfinite": settings.nonfinite}
         try:
             with stream or nullcontext():
-                means = reduce(ends, make, nonfinite=settings.nonfinite, hold_zeros=True)
+                means = settings.reduce(ends, make, part, hold_zeros=True, has_out=True, **options)
                 return gradients.take(means)
         finally:
             self.is_exchanged = broken is None and self.parts is not None and self.parts.is_exchanged

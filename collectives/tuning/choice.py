@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +14,40 @@ from collectives.algorithms import ALGORITHMS
 from collectives.channel import Channel
 from collectives.cost_model import Workload
 from collectives.device import is_on_gpu
-from collectives.exchange.encoding import Encoding
-from collectives.exchange.specs import measure
+from collectives.exchange.encoding import Encoding, SummingCompressor
+from collectives.exchange.specs import SchemeArgument, measure
 from collectives.transport.segments import MIN_SEGMENTED
 from collectives.transport.weights import Weights
 from collectives.tuning.calibration import get_rates, rehearse_calibration
 from wirecodec.interop import gpu_count_nonzero
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """Way of a sum after the agreement: by an algorithm of the table, or by the compressor itself.
+
+    Attributes:
+        add: sums all ranks' tensors, as ``AllreduceAlgorithm.run``.
+        will_gather, rehearsal, get_detail, decodes_own: as for ``open_exchange``.
+    """
+
+    add: Callable[[Channel, Encoding, Weights, Header], dict[str, Any]]
+    will_gather: Callable[[Channel, Encoding, list[Header]], bool]
+    rehearsal: Callable[[Channel, Encoding], object]
+    get_detail: Callable[[Encoding], int] | None = None
+    decodes_own: bool = False
+
+    @classmethod
+    def of(cls, scheme: SchemeArgument, proposal: Header) -> Way:
+        """Return the way of a scheme, by the proposed operation."""
+        gathers = partial(will_gather, proposal)
+        if isinstance(scheme, SummingCompressor):
+            return cls(
+                scheme.sum_step, gathers, lambda _, local: scheme.rehearse(local, proposal), scheme.get_detail
+            )
+        record = ALGORITHMS.get(Algorithm(proposal.algorithm))
+        decodes_own = record is not None and record.decodes_own
+        return cls(sum_tensors, gathers, partial(rehearse_sum, proposal), decodes_own=decodes_own)
 
 
 def sum_tensors(channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
 from collectives.communicator import Communicator
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
 from collectives.exchange.session import open_exchange
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers

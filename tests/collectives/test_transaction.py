@@ -46,7 +46,7 @@ def test_an_exchange_ends_its_transaction(given: End, state: State, taken: int) 
     ends = given, End(given.holds, given.doubts, succeeds=False, is_delivered=False, may_count=True)
     for end in ends:  # the second one is that of an interrupt after the first
         transaction.begin(step)
-        transaction.end(succeeds=end.succeeds, is_delivered=end.is_delivered, may_count=end.may_count)
+        transaction.settle(succeeds=end.succeeds, is_delivered=end.is_delivered, may_count=end.may_count)
         assert (transaction.state, compressor.step) == (state, taken)
     assert step.is_open == (state is not State.CLOSED)
     assert transaction.held is (step if state is State.HELD else None)
@@ -57,7 +57,7 @@ def test_a_step_that_was_rolled_back_is_not_in_doubt() -> None:
     transaction = Transaction(doubts=True)
     transaction.begin(step)
     step.rollback()
-    transaction.end(succeeds=False, is_delivered=True, may_count=True)
+    transaction.settle(succeeds=False, is_delivered=True, may_count=True)
     assert transaction.state is State.CLOSED
 
 
@@ -66,5 +66,5 @@ def test_another_step_begins_again() -> None:
     for number in range(2):
         transaction.begin(compressor.prepare(GRADIENT))
         assert transaction.state is State.OPEN
-        transaction.end(succeeds=True, is_delivered=True, may_count=True)
+        transaction.settle(succeeds=True, is_delivered=True, may_count=True)
         assert compressor.step == number + 1

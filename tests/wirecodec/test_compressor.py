@@ -119,10 +119,7 @@ def interrupt_at(line: int, call: Any) -> bool:
     left = [line]
 
     def trace(frame: Any, event: str, _: Any) -> Any:
-        if (
-            frame.f_code.co_filename.endswith(("prepared.py", "holder.py", "memory.py", "state.py"))
-            and event == "line"
-        ):
+        if frame.f_code.co_filename.endswith(("holder.py", "memory.py", "state.py")) and event == "line":
             left[0] -= 1
             if left[0] == 0:
                 raise Interrupt

@@ -37,7 +37,7 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"attributes", "cost_model", "device", "errors", "foresight"},
+        {"cost_model", "device", "errors", "foresight"},
         {"communicator"},
         {"waiting"},
         {"call"},
@@ -54,6 +54,7 @@ LAYERS = {
         {"sites"},
         {"allreduce", "cltk", "gtopk"},
         {"oktopk"},
+        {"methods"},
         {"torch"},
         {"local_updates"},
         {"advise", "integrations", "rounds"},

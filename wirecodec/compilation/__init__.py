@@ -4,6 +4,6 @@ Kernels are compiled when they are first called. ``warm`` calls them on small te
 first gradient need not wait.
 """
 
-from wirecodec.compilation.warm import Warmth, is_warm, warm
+from wirecodec.compilation.warm import Warmth, warm
 
-__all__ = ["Warmth", "is_warm", "warm"]
+__all__ = ["Warmth", "warm"]

@@ -97,13 +97,3 @@ def warm(
             compiled[entry.kernel] = compiled.get(entry.kernel, 0.0) + entry.seconds
     loaded = sum(not entry.compiled for entry in entries)
     return Warmth(time.perf_counter() - start, compiled, loaded, cache_folder())
-
-
-def is_warm(
-    scheme: SchemeLike | Mapping[Key, SchemeLike] | Compressor = None,
-    dtype: Any = np.float32,
-    *,
-    feedback: bool = False,
-) -> bool:
-    """Tell whether ``warm`` has nothing left to do in this process; arguments and errors as ``warm``."""
-    return _done.issuperset(list_jobs(scheme, dtype, feedback))

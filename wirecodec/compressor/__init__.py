@@ -8,7 +8,7 @@ training at the first step. CLT-k and gTop-k have the same states.
 """
 
 from wirecodec.compressor.compressor import Compressor
+from wirecodec.compressor.holder import Prepared
 from wirecodec.compressor.loaded import rename_state
-from wirecodec.compressor.prepared import Prepared
 
 __all__ = ["Compressor", "Prepared", "rename_state"]

@@ -16,9 +16,8 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.compressor.budgets import Limit, fit_budgets
-from wirecodec.compressor.holder import EncodedAhead, Stateful, StateHolder
+from wirecodec.compressor.holder import EncodedAhead, Prepared, Stateful, StateHolder
 from wirecodec.compressor.memory import all_to_host
-from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import ARRAY_KINDS, read_state, write_state
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import State, copy_of
@@ -214,7 +213,7 @@ class Compressor(Stateful):
         tensors = {name: given[name] for name in sort_names(given)}
         holder = self._holder
         current = holder.begin()
-        before = current.settle(rank, tensors)
+        before = current.fit(rank, tensors)
         names = tuple(tensors)
         ahead = holder.ahead.pop(names, None)
         if ahead is not None and ahead.fits(before, (rank, ranks, hold_zeros), names):

@@ -66,7 +66,7 @@ class State:
         """Return the state after the step that begins in this state, from the one after its last part."""
         return replace(latest, step=self.step + 1, seed=self.seed)
 
-    def settle(self, rank: int, names: Collection[str]) -> State:
+    def fit(self, rank: int, names: Collection[str]) -> State:
         """Return the state for a step of these tensors: a loaded one is compared, and drops what is stale.
 
         Raises EncodeError if it was saved by another rank.
@@ -75,7 +75,7 @@ class State:
             return self
         return replace(self._without(self.loaded.find_dropped(self._names(), rank, names)), loaded=None)
 
-    def settle_names(self, names: Collection[str]) -> State:
+    def fit_names(self, names: Collection[str]) -> State:
         """Return the state after the names of a loaded one were compared with those of all tensors.
 
         Raises EncodeError if they do not fit.

@@ -10,10 +10,11 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.cpu import forms
-from wirecodec.cpu.columns import Targets
+from wirecodec.cpu.columns import ArrayColumns, Targets
 from wirecodec.cpu.decode import decode_chunks, decode_entries
-from wirecodec.cpu.forms import Sums
+from wirecodec.cpu.forms import MIN_TENSORS, Sums, describe, is_on
 from wirecodec.cpu.guard import Guard
+from wirecodec.element_types import DTYPES
 from wirecodec.errors import number_of_container
 from wirecodec.limits import DecodeLimits
 from wirecodec.select.base import find_nonfinite
@@ -21,6 +22,26 @@ from wirecodec.support import DecodedChunk
 
 Container: TypeAlias = "tuple[Bytes, ContainerHeader]"
 _Chunks: TypeAlias = "Mapping[int, list[DecodedChunk]]"
+_FLOAT32, _FLOAT64 = (DTYPES.index(np.dtype(dtype)) for dtype in (np.float32, np.float64))
+
+
+def can_add(target: Any) -> bool:
+    """Tell whether values can be added to an array: float32 or float64, contiguous, writable."""
+    if type(target) not in (np.ndarray, np.memmap) or target.dtype not in (np.float32, np.float64):
+        return False
+    return bool(target.flags.c_contiguous and target.flags.writeable)
+
+
+def describe_targets(targets: Sequence[Any], sizes: Array) -> ArrayColumns | None:
+    """Describe many arrays that values can be added to, with these numbers of elements.
+
+    Returns None for few arrays, and if an array needs the check of ``can_add``.
+    """
+    if len(targets) < MIN_TENSORS or not is_on():
+        return None
+    columns = describe(targets)
+    added = (columns.kinds == _FLOAT32) | (columns.kinds == _FLOAT64)
+    return columns if (added & columns.writeable & (columns.sizes == sizes)).all() else None
 
 
 def add(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from collectives.agreement.agree import _compose_text
-from collectives.agreement.errors_from_headers import error_for, headers_match, protocol_error
+from collectives.agreement.errors_from_headers import error_for, protocol_error
 from collectives.agreement.header import (
     MAGIC,
     Algorithm,
@@ -19,6 +19,7 @@ from collectives.agreement.header import (
     Operation,
     Reduction,
     Status,
+    headers_match,
     short_hash,
 )
 

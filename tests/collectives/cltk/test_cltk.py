@@ -14,7 +14,7 @@ import wirecodec as wc
 from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
-from collectives.exchange.inputs import Inputs
+from collectives.exchange.encoding import Inputs
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits, smooth, top

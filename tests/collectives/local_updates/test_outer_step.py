@@ -63,7 +63,7 @@ def test_an_interrupted_step_moves_each_tensor_once() -> None:
     for name, x in steps[0].values():
         assert x.tobytes() == whole[name].tobytes()
     next(iter(steps[2].values()))
-    abandoned = steps[2].abandon()
+    abandoned = steps[2].salvage()
     assert abandoned.round == 0
     assert abandoned.digest() == steps[1].after.digest()
 

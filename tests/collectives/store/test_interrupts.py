@@ -16,6 +16,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.errors import CollectiveError
 from collectives.exchange.specs import ONLY
+from collectives.local_updates import over_store
 from collectives.local_updates.over_store import StoreRounds
 from collectives.store import sums
 from collectives.store.envelope import Kind
@@ -117,13 +118,13 @@ def test_a_contribution_is_settled_once(
     with pytest.raises(CollectiveError):
         co.allreduce(comm, {"w": STEP}, compressor)
     monkeypatch.setattr(Round, "wait", wait)
-    close = sums.close
+    settle = sums.settle_step
 
     def interrupt(*_: Any, **__: Any) -> None:
-        monkeypatch.setattr(sums, "close", close)
+        monkeypatch.setattr(sums, "settle_step", settle)
         raise error
 
-    monkeypatch.setattr(sums, "close", interrupt)
+    monkeypatch.setattr(sums, "settle_step", interrupt)
     with pytest.raises(error):
         comm.settle()
     assert comm.is_open
@@ -133,13 +134,13 @@ def test_a_contribution_is_settled_once(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, RuntimeError])
-@pytest.mark.parametrize("place", ["close", "_take", "conclude"])
+@pytest.mark.parametrize("place", ["settle_step", "_take", "advance"])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_round_is_completed_before_an_exception_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], place: str, after: bool
 ) -> None:
     """The program catches it, and goes on with its own steps."""
-    owner: Any = {"close": sums.Taken, "_take": StoreRounds, "conclude": Participant}[place]
+    owner: Any = {"settle_step": over_store, "_take": StoreRounds, "advance": Participant}[place]
     real, errors = getattr(owner, place), [error]
 
     def fail_once(*args: Any, **settings: Any) -> None:

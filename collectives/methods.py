@@ -1,7 +1,4 @@
-"""Methods by which movements are averaged: a record for each kind of compressor.
-
-With ``divide="senders"``, an element's mean is over the ranks that sent it.
-"""
+"""Methods by which hooks and local updates average tensors: a record for each kind of compressor."""
 
 from __future__ import annotations
 
@@ -18,22 +15,23 @@ from collectives.allgather import decode_all, rehearse_decoding
 from collectives.allreduce import reduce_made
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.exchange.inputs import MakeInputs
-from collectives.exchange.methods import SummingCompressor
+from collectives.exchange.encoding import MakeInputs, SummingCompressor
 from collectives.exchange.session import open_exchange
 from collectives.exchange.transaction import Transaction
+from collectives.sites.sites import Sites
 from collectives.transport.weights import check_weight, weigh
 
 
 @dataclass(frozen=True)
 class Method:
-    """Method by which movements are averaged.
+    """Method by which tensors are averaged.
 
     Attributes:
-        reduce: averages them over the ranks. Its arguments are the channel, the function that makes the
-            inputs, the compressor, and by name ``weight`` and ``transaction``.
-        reduce_by_senders: the same over the ranks that sent an element; None if that has no meaning.
-        has_residuals: whether ``keep`` can read residuals of single parameters.
+        reduce: averages them over the ranks. Its arguments are the channel or Sites, the function that makes
+            the inputs, the compressor, and by name those of ``reduce_made``.
+        reduce_by_senders: averages each element over the ranks that sent it, given ``weight`` and
+            ``transaction`` by name; None if that has no meaning.
+        has_residuals: whether the compressor has residuals of single tensors, as ``LocalUpdates`` reads them.
         needs_ranks: whether it needs ranks that stay.
     """
 
@@ -48,8 +46,16 @@ class Method:
         return next(METHODS[kind] for kind in type(compressor).__mro__ if kind in METHODS)
 
 
-def reduce_by_leader(channel: Channel, make: MakeInputs, compressor: CLTk, **settings: Any) -> Any:
-    """Average movements of which all ranks send the same elements; the arguments are those of a method."""
+def reduce_by_leader(
+    channel: Channel | Sites,
+    make: MakeInputs,
+    compressor: CLTk,
+    *,
+    algorithm: str = "auto",
+    has_out: bool = False,
+    **settings: Any,
+) -> Any:
+    """Average tensors of which all ranks send the same elements; CLT-k has an algorithm of its own."""
     return compressor.reduce_made(channel, make, **settings)
 
 
