@@ -125,6 +125,7 @@ class Publisher:
         self._wants_anchor, self._is_refused = anchor, False
         self._newest = self._archive.find_last()
         self._held: dict[str, Any] | None = None
+        self._seals: dict[str, int] = {}
         self._older: dict[int, tuple[int, dict[str, Any]]] = {}
         self._anchor_bytes, self._since_anchor = 0, 0
         self.last: dict[str, Any] | None = None
@@ -159,9 +160,12 @@ class Publisher:
         tensors = read_tensors(state)
         while True:
             held = self._load()
-            found = compare_states(held, tensors, touched=self._reads_none(held), sealed=True)
+            found = compare_states(
+                held, tensors, touched=self._reads_none(held), sealed=True, seals=self._seals
+            )
             digest = found.target
             if self._newest is not None and digest == self._newest.digest and not self._wants_anchor:
+                self._seals = found.seals
                 return self._newest.number
             objects = self._make(held, tensors, found)
             prepared = self._reader.prepare([objects[self.version]], held) if held else None
@@ -170,7 +174,7 @@ class Publisher:
             if claimed.session != self._session:
                 self._is_refused = True
                 raise _refusal(claimed.number)
-            self._held = None  # an interrupt from here on makes the copy unknown
+            self._held, self._seals = None, {}  # an interrupt from here on makes the copy unknown
             previous, self._newest = self._newest, claimed
             if claimed == made:
                 break  # else an interrupted call of this publisher has written the version
@@ -179,7 +183,7 @@ class Publisher:
         else:
             prepared.commit(held)
         self._older = self._advance(objects, held)
-        self._held, self._wants_anchor = held, False
+        self._held, self._seals, self._wants_anchor = held, found.seals, False
         self._count(objects, previous)
         if previous is not None and made.oldest > previous.oldest:
             self._archive.prune(made.oldest)

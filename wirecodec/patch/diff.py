@@ -23,6 +23,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.bits import Bits
+from wirecodec.patch.host import HOST
 from wirecodec.patch.states import Kind, bring_together, join, kind_of, read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.zstd import Zstd
@@ -36,8 +37,8 @@ MAX_SIZE = 2**32
 _DENSE = 0.2
 """Share of changed elements from which a coding of all elements is tried, too."""
 _NOTHING = np.empty(0, np.uint8)
-_AT_ONCE = 2**16
-"""Changes that are found by one call of a kernel."""
+_PROBED = 2**16
+"""Elements that tell whether a tensor may be equal, before its digest is found."""
 
 
 def _ignore(fraction: float) -> None:
@@ -83,6 +84,7 @@ class Difference:
         unchanged: number of all others.
         rest: sum of their digests with their names.
         target: digest of the new state; 0 if it is unknown.
+        seals: {name: digest} of the new state's tensors; empty if they are unknown.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -90,6 +92,7 @@ class Difference:
     unchanged: int = 0
     rest: int = 0
     target: int = 0
+    seals: dict[str, int] = field(default_factory=dict)
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", level: int = 3) -> Bytes:
@@ -134,6 +137,7 @@ def compare(
     *,
     touched: bool,
     sealed: bool = False,
+    seals: Mapping[str, int] | None = None,
     progress: Progress = _ignore,
 ) -> Difference:
     """Find the changes between two states; a tensor of a device is copied once.
@@ -142,16 +146,22 @@ def compare(
         old: {name: tensor}.
         new: the same of after.
         touched: whether readers of the patch look at changed elements alone.
-        sealed: whether to find the digest of the new state.
+        sealed: whether to find the digests of the new state and of its tensors.
+        seals: {name: digest} of tensors of the old state that are known; one that has not changed is then
+            found by its digest, without a reading of the old one.
         progress: is called with the completed fraction.
     """
     found, total = Difference(), 0
     names = sorted({*old, *new}, key=_order)
-    results = map_in_threads(lambda name: _compare_one(name, old, new, touched=touched, sealed=sealed), names)
+    known = seals or {}
+    results = map_in_threads(
+        lambda name: _compare_one(name, old, new, known.get(name), touched=touched, sealed=sealed), names
+    )
     for number, (name, result) in enumerate(zip(names, results, strict=True), 1):
         progress(number / len(names))
         if sealed and name in new:
-            total += digest.digest_named(name, result.whole if isinstance(result, Change) else result)
+            found.seals[name] = result.whole if isinstance(result, Change) else result
+            total += digest.digest_named(name, found.seals[name])
         if isinstance(result, Change):
             found.changes.append(result)
         elif name not in new:
@@ -176,9 +186,21 @@ def _order(name: Any) -> bytes:
 
 
 def _compare_one(
-    name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool, sealed: bool
+    name: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    known: int | None,
+    *,
+    touched: bool,
+    sealed: bool,
 ) -> Change | int:
-    """Return the change of a tensor, or its digest if it is equal or gone."""
+    """Return the change of a tensor, or its digest if it is equal or gone.
+
+    Args:
+        name: of the tensor.
+        old, new, touched, sealed: as of ``compare``.
+        known: digest of the old tensor; None if it is unknown.
+    """
     before = read_bits(name, old[name]) if name in old else None
     if name not in new:
         assert before is not None
@@ -192,6 +214,8 @@ def _compare_one(
         return _replace(name, after, (one, other), other)
     is_touched = touched and after.dtype.kind != "c"
     pair = bring_together([before, after])
+    if known is not None and _may_be_equal(*pair) and digest.digest_tensor(pair[1]) == known:
+        return known
     found, sums = pair[0].forms.find_changes(*(one.bits for one in pair), digests=not is_touched)
     indices, olds, values = found
     one, other = (digest.seal(total, after) for total in sums)
@@ -203,6 +227,11 @@ def _compare_one(
     if is_touched:
         one, other = (digest.digest_touched(after, indices, x) for x in (olds, values))
     return Change(name, before, after, indices, olds, values, (one, other), whole)
+
+
+def _may_be_equal(old: Bits, new: Bits) -> bool:
+    """Return whether the first elements of two tensors of the host are equal; False for those of a GPU."""
+    return old.forms is HOST and np.array_equal(old.bits[:_PROBED], new.bits[:_PROBED])
 
 
 def _replace(name: str, after: Bits, digests: tuple[int, int], whole: int) -> Change:

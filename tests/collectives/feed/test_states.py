@@ -126,3 +126,27 @@ def test_a_publisher_reads_each_tensor_once(
             assert training.publish(publisher) == number
             assert [counted[one] for one in mine] == [1] * 4
         training.step()
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_an_unchanged_tensor_is_found_by_its_digest(
+    folder: str, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    """The publisher's copy of it is not read again. A change of one element behind many equal ones is found."""
+    state = {"large": np.zeros(200_001, np.float32), "small": np.zeros(3, np.float32)}
+    publisher, reader, held = co.Publisher(folder, "run", base=base), follow(folder), dict[str, Any]()
+    publisher.publish(state)
+    compared: list[int] = []
+    find_changes = HostForms.find_changes
+
+    def count(forms: HostForms, old: Any, new: Any, *, digests: bool) -> Any:
+        compared.append(old.size)
+        return find_changes(forms, old, new, digests=digests)
+
+    monkeypatch.setattr(HostForms, "find_changes", count)
+    for number in (0, 1, 1, 2):
+        state["large"][-1] = number
+        assert publisher.publish(state) == number
+        assert reader.update(held) == number
+        assert bits_of(held) == bits_of(state)
+    assert compared == [200_001] * 2
