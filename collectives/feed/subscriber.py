@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import wirecodec as wc
 from collectives.call import exclusive
@@ -232,15 +232,39 @@ class Subscriber:
         if self._name is not None and self._record is not None:
             self._archive.report(self._name, self._record.number)
 
+    @overload
+    def prepare(
+        self, state: Any, *, version: int | None = None, timeout: float = 0.0, newer: Literal[False] = False
+    ) -> Update: ...
+
+    @overload
+    def prepare(
+        self, state: Any, *, version: int | None = None, timeout: float = 0.0, newer: bool
+    ) -> Update | None: ...
+
     @exclusive
-    def prepare(self, state: Any, *, version: int | None = None, timeout: float = 0.0) -> Update:
+    def prepare(
+        self, state: Any, *, version: int | None = None, timeout: float = 0.0, newer: bool = False
+    ) -> Update | None:
         """Fetch and check the newest version, and leave the state as it is until ``Update.commit``.
 
-        The arguments and the errors are those of ``update``. From several versions behind, and from an
-        anchor, the new state is made in a copy first. If there is no newer version, it reads the whole state:
-        a server that looks often asks for ``latest`` before.
+        From several versions behind, and from an anchor, the new state is made in a copy first.
+
+        Args:
+            state: as for ``update``.
+            version: as for ``update``.
+            timeout: as for ``update``.
+            newer: True for a call that returns None if there is no version newer than that of the last
+                update. The state is not read then. False reads the whole state in this case, and the update
+                repairs weights that somebody has changed.
+
+        Raises:
+            CollectiveError: as for ``update``.
+            ValueError: as for ``update``.
         """
         record = self._wait(timeout, version)
+        if newer and self._record is not None and record.number == self._record.number:
+            return None
         failure: Exception | None = None
         tensors, routes = read_held(state, record.tensors), Routes(self._archive, record)
         for base, route in self._iterate_routes(state, routes):

@@ -107,6 +107,32 @@ def test_an_idle_prepare_notices_changed_weights(folder: str, training: Training
 
 
 @pytest.mark.parametrize("base", ["read", "unread"])
+def test_a_wait_for_a_newer_version_reads_no_weights(
+    folder: str, training: Training, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    """Weights that somebody has changed meanwhile are repaired with the next version."""
+    publisher, reader, state = co.Publisher(folder, "run", base=base), follow(folder), dict[str, Any]()
+    training.publish(publisher)
+    first = reader.prepare(state, newer=True)
+    assert first is not None
+    first.commit()
+    state["embedding"][3, 3] = 9
+    with monkeypatch.context() as patched:
+        patched.delattr(HostForms, "sum_elements")
+        patched.delattr(HostForms, "join_summed")
+        assert reader.prepare(state, timeout=0.03, newer=True) is None
+        assert reader.prepare(state, version=0, newer=True) is None
+        with pytest.raises(AttributeError):
+            reader.prepare(state)
+    training.step()
+    training.publish(publisher)
+    second = reader.prepare(state, newer=True)
+    assert second is not None
+    assert second.commit() == 1
+    assert bits_of(state) == training.kept[1]
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
 def test_a_publisher_reads_each_tensor_once(
     folder: str, training: Training, monkeypatch: pytest.MonkeyPatch, base: str
 ) -> None:

@@ -141,18 +141,24 @@ def read(place: Place, number: int, life: int, state: State) -> int:
             if is_last:
                 raise
             continue
-        ledger.write("has", version=version, digest=digest_of(state), life=life)
-        changed = False
-        if is_last:
-            return 0
+        if version is not None:
+            ledger.write("has", version=version, digest=digest_of(state), life=life)
+            changed = False
+            if is_last:
+                return 0
 
 
-def follow(reader: co.Subscriber, state: State, chance: random.Random) -> int:
-    """Bring a state to the newest version in one of three ways, and return its number."""
+def follow(reader: co.Subscriber, state: State, chance: random.Random) -> int | None:
+    """Bring a state to the newest version in one of several ways, and return its number.
+
+    Returns None if only a newer version was wanted, and there is none: the state was not read.
+    """
     timeout = chance.choice((0.0, 0.2))
     if chance.random() < 0.5:
         return reader.update(state, timeout=timeout)
-    update = reader.prepare(state, timeout=timeout)
+    update = reader.prepare(state, timeout=timeout, newer=chance.random() < 0.5)
+    if update is None:
+        return None
     engine = {name: x.copy() for name, x in state.items()}
     if chance.random() < 0.5:
         engine |= update.tensors()
