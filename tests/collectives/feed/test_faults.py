@@ -24,8 +24,6 @@ from tests.collectives.store.faulty import Faults
 
 OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
-OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
-
 
 class Killed(BaseException):
     """End of a program, at a request."""

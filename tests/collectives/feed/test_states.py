@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +12,6 @@ import collectives as co
 from tests.collectives.feed.weights import Training, bits_of, copy_of, follow
 from wirecodec.patch.bits import Bits
 from wirecodec.patch.host import HostForms
-
-OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
 
 def test_an_equal_state_is_no_version(folder: str, training: Training) -> None:
@@ -158,7 +154,7 @@ def test_a_publisher_reads_each_tensor_once(
 def test_an_unchanged_tensor_is_found_by_its_digest(
     folder: str, monkeypatch: pytest.MonkeyPatch, base: str
 ) -> None:
-    """The publisher's copy of it is not read again. A change of one element behind many equal ones is found."""
+    """The publisher does not read its copy of it. A change of the last of many elements is found."""
     state = {"large": np.zeros(200_001, np.float32), "small": np.zeros(3, np.float32)}
     publisher, reader, held = co.Publisher(folder, "run", base=base), follow(folder), dict[str, Any]()
     publisher.publish(state)
