@@ -23,6 +23,7 @@ from collectives.waiting.backoff import check_seconds
 from wirecodec.interop import (
     Difference,
     PreparedPatch,
+    check_base,
     compare_states,
     count_state,
     read_tensors,
@@ -50,7 +51,8 @@ class Publisher:
         url: of a folder, as fsspec has them: "/mnt/shared", "s3://bucket/folder", "gs://…", "sftp://…".
         run: name of the feed, a folder in it.
         name: of this publisher, for ``keys``.
-        base: "read" for the smallest patches; "unread" for readers that look at changed elements alone.
+        base: "read" for the smallest patches; "unread" for readers that look at changed elements alone;
+            "slices" for these, and for readers that have slices of the tensors.
         skips: spans of versions, each a multiple of the one before, over which further patches are written.
         keep: versions that are kept at least; older ones are deleted when no reader needs them.
         anchor: whether the first version that is published has an anchor.
@@ -102,8 +104,7 @@ class Publisher:
     ) -> None:
         check_name(name)
         check_seconds(timeout=timeout)
-        if base not in ("read", "unread"):
-            raise ValueError(f'base is {base!r}; it must be "read" or "unread"')
+        check_base(base)
         spans = (1, *skips)
         if any(b <= a or b % a for a, b in pairwise(spans)):
             raise ValueError(f"skips is {skips!r}; each must be a multiple of the one before, and of 1")
@@ -222,7 +223,7 @@ class Publisher:
 
     def _reads_none(self, held: Mapping[str, Any]) -> bool:
         """Return whether readers of a patch from a version look at changed elements alone."""
-        return self._base == "unread" and bool(held)
+        return self._base != "read" and bool(held)
 
     def _make(
         self, held: Mapping[str, Any], tensors: Mapping[str, Any], found: Difference
@@ -234,7 +235,8 @@ class Publisher:
             tensors: of the new one.
             found: changes from the one to the other.
         """
-        own = bytes(write_patch(found, touched=self._reads_none(held), level=_LEVEL))
+        touched, for_slices = self._reads_none(held), self._base == "slices"
+        own = bytes(write_patch(found, touched=touched, for_slices=for_slices, level=_LEVEL))
         if not held:
             return {None: own}
         made: dict[int | None, bytes] = {self.version: own}
@@ -274,7 +276,7 @@ class Publisher:
             anchor,
             oldest,
             self._session,
-            self._base == "unread",
+            self._base != "read",
             parts,
             () if newest is None else (newest.digest, *newest.recent)[:MAX_RECENT],
         )

@@ -34,6 +34,8 @@ Progress: TypeAlias = Callable[[float], object]
 SHARED = 2**22
 """Elements up to which tensors share an entry."""
 MAX_SIZE = 2**32
+BASES = ("read", "unread", "slices")
+"""Names of what the readers of a patch read of the old elements."""
 _DENSE = 0.2
 """Share of changed elements from which a coding of all elements is tried, too."""
 _NOTHING = np.empty(0, np.uint8)
@@ -108,7 +110,8 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", 
             device, CuPy and JAX arrays, of any shape and of any type that containers carry.
         new: the same of after.
         base: "read" for a patch whose reader reads all old elements; "unread" for one that takes about 2.5
-            bits more per changed element, and whose reader looks at changed elements alone.
+            bits more per changed element, and whose reader looks at changed elements alone; "slices" for one
+            that takes .4 bits more than that, and whose readers may have slices of the tensors.
         level: of Zstandard, 1 to 19, for tensors that are dense or whole.
 
     Returns:
@@ -125,10 +128,16 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", 
         >>> wc.apply(patch, old)["w"]
         array([ 0.,  1., -0.,  3.], dtype=float32)
     """
-    if base not in ("read", "unread"):
-        raise EncodeError(f'base is {base!r}; it must be "read" or "unread"')
-    found = compare(read_state(old), read_state(new), touched=base == "unread")
-    return write(found, touched=base == "unread", level=level)
+    touched = check_base(base) != "read"
+    found = compare(read_state(old), read_state(new), touched=touched)
+    return write(found, touched=touched, for_slices=base == "slices", level=level)
+
+
+def check_base(base: str) -> str:
+    """Return the name of what the readers of a patch read of the old elements. Raises EncodeError."""
+    if base not in BASES:
+        raise EncodeError(f"base is {base!r}; it must be one of {BASES}")
+    return base
 
 
 def compare(
@@ -239,8 +248,18 @@ def _replace(name: str, after: Bits, digests: tuple[int, int], whole: int) -> Ch
     return Change(name, None, after, _NOTHING, _NOTHING, _NOTHING, digests, whole)
 
 
-def write(found: Difference, *, touched: bool, level: int, progress: Progress = _ignore) -> Bytes:
-    """Write a patch of changes."""
+def write(
+    found: Difference, *, touched: bool, level: int, for_slices: bool = False, progress: Progress = _ignore
+) -> Bytes:
+    """Write a patch of changes.
+
+    Args:
+        found: of ``compare``.
+        touched: whether readers of the patch look at changed elements alone; as for ``compare``.
+        level: of Zstandard.
+        for_slices: whether readers of a touched patch may have slices of the tensors.
+        progress: is called with the completed fraction.
+    """
     changes = found.changes
     zstd = Zstd(level=level)
     units: list[list[int]] = []
@@ -257,7 +276,9 @@ def write(found: Difference, *, touched: bool, level: int, progress: Progress = 
         keys.append(key)
         open_units[change.new.dtype] = keys, filled + size
     entries = list[Entry]()
-    groups_of_entries = map_in_threads(lambda keys: _write_unit(keys, changes, zstd, touched=touched), units)
+    groups_of_entries = map_in_threads(
+        lambda keys: _write_unit(keys, changes, zstd, touched=touched, for_slices=for_slices), units
+    )
     for number, group in enumerate(groups_of_entries, 1):
         entries += group
         progress(number / len(units))
@@ -291,7 +312,9 @@ def write(found: Difference, *, touched: bool, level: int, progress: Progress = 
     return blob
 
 
-def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, touched: bool) -> list[Entry]:
+def _write_unit(
+    keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, touched: bool, for_slices: bool
+) -> list[Entry]:
     """Write the entries of tensors that share one, or of one tensor in chunks."""
     own = [changes[key] for key in keys]
     first = own[0]
@@ -306,14 +329,18 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
         olds, values = (np.concatenate(x) for x in zip(*((c.olds, c.values) for c in own), strict=True))
         with join([c.old for c in own if c.old is not None]) as base:
             shared = base, indices, olds, values, first
-            return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
+            return [
+                _write_entry(
+                    keys[0], 0, *shared, zstd, touched=touched, for_slices=for_slices, is_shared=True
+                )
+            ]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
         here = slice(*np.searchsorted(first.indices, np.array([at, stop], np.uint32)))
         indices = first.indices[here] - np.uint32(at)
         own_part = first.old.part(at, stop), indices, first.olds[here], first.values[here], first
-        entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched))
+        entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched, for_slices=for_slices))
     return entries
 
 
@@ -342,6 +369,7 @@ def _write_entry(
     zstd: Zstd,
     *,
     touched: bool,
+    for_slices: bool,
     is_shared: bool = False,
 ) -> Entry:
     """Write an entry of changed elements, by the smallest coding.
@@ -354,6 +382,7 @@ def _write_entry(
         of: the tensor, or one of those that share the entry.
         zstd: of dense differences.
         touched: whether the reader looks at changed elements alone.
+        for_slices: whether it may lack some of these, so that the values have one context.
         is_shared: whether several tensors share the entry.
     """
     d, r, kind = int(base.bits.size), indices.size, of.kind
@@ -373,7 +402,7 @@ def _write_entry(
         runs = Huffman.wire_id, Huffman().encode(indices, d, 0)
         found = min(found, runs, key=lambda each: each[1].size)
     signed = kind.signed or shift is not None
-    coded = steps.encode(olds, values, signed=signed, shift=shift)
+    coded = steps.encode(olds, values, signed=signed, shift=None if for_slices else shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
     if touched or r < _DENSE * d:
         return best
