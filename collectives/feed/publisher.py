@@ -172,9 +172,10 @@ class Publisher:
             prepared = self._reader.prepare([objects[self.version]], held) if held else None
             made = self._write(objects, digest, tensors, prepared)
             claimed = self._archive.claim(made, self._name, self._ring.sign)
-            if claimed.session != self._session:
+            overtaking = claimed if claimed.session != self._session else self._archive.find_overtaking(made)
+            if overtaking is not None:
                 self._is_refused = True
-                raise _refusal(claimed.number)
+                raise _refusal(overtaking.number)
             self._held, self._seals = None, {}  # an interrupt from here on makes the copy unknown
             previous, self._newest = self._newest, claimed
             if claimed == made:
