@@ -1,8 +1,8 @@
 """Layouts in which others send changes of weights: messages of verl, payloads of NeMo RL, folders of slime.
 
 Writers take ``co.Update.changes()`` and the state before its commit: {name: contiguous torch tensor, on the
-host}. Readers raise ValueError before they write into it. Sources: verl 0cf3bc8, delta_sync; slime 06236d0,
-disk_delta.py; NeMo RL #2444, weight_transfer_sparse_codec.py (groups of values).
+host}. Readers raise ValueError before they write into it. Sources of August 2026: verl 1dda039,
+delta_loader.py; slime 624b824, disk_delta.py; NeMo RL 7ea279a, weight_transfer_sparse_codec.py.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def write_verl(changes: Iterable[Any], state: Mapping[str, Any]) -> Iterator[dic
 def read_verl(message: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     """Apply a message of verl with changes; its first ones, with all weights, are refused."""
     spec, found = json.loads(bytes(message["__delta_spec__"].numpy())), []
-    packed, values = message["__positions__"], message["__values__"]
-    if spec["encoding"] != "indices" or spec["checksum"] != _hash(packed, values):
+    packed, values = message.get("__positions__"), message["__values__"]
+    if spec["encoding"] != "indices" or packed is None or spec["checksum"] != _hash(packed, values):
         raise ValueError(f"the message of verl has encoding {spec['encoding']!r}, or another checksum")
     for row in spec["params"]:
         at = packed.numpy()[row["pos_start"] : row["pos_end"]].view("<i4")
