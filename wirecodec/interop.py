@@ -28,7 +28,8 @@ CuPy when they are called.
     memory                  aligned, aligned_like: arrays whose sums bypass the caches
     patches of weights      read_tensors, prepare_all, split_patches, check_patch_fits, commit_patch;
                             prepare_replacement, PreparedPatch; digest_state, count_state;
-                            Difference, compare_states, write_patch
+                            Difference, compare_states, write_patch, check_base; View, Chooser,
+                            prepare_slices, fits_slices of slices of tensors; commit_in_copies
     shared memory           Layout of an array; describe_overlap, which names two arrays that share bytes
     sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
@@ -62,13 +63,15 @@ from wirecodec.kernels.denormals import flushes_denormals
 from wirecodec.kernels.uninterrupted import Latch, run_uninterrupted
 from wirecodec.patch.apply import check_fits as check_patch_fits
 from wirecodec.patch.apply import commit as commit_patch
-from wirecodec.patch.apply import digest_state, prepare_all
+from wirecodec.patch.apply import commit_in_copies, digest_state, prepare_all
 from wirecodec.patch.apply import split as split_patches
-from wirecodec.patch.diff import Difference
+from wirecodec.patch.diff import Difference, check_base
 from wirecodec.patch.diff import compare as compare_states
 from wirecodec.patch.diff import write as write_patch
 from wirecodec.patch.overlap import Layout, describe_overlap
 from wirecodec.patch.prepared import PreparedPatch, prepare_replacement
+from wirecodec.patch.slices import Chooser, View, prepare_slices
+from wirecodec.patch.slices import fits as fits_slices
 from wirecodec.patch.states import count_state
 from wirecodec.patch.states import read_state as read_tensors
 from wirecodec.pipeline import decode_many_to, decode_to
@@ -91,6 +94,7 @@ __all__ = [
     "CHUNK",
     "DTYPES",
     "AccumulatedGradient",
+    "Chooser",
     "CompilationNeeded",
     "Difference",
     "HostGradient",
@@ -106,6 +110,7 @@ __all__ = [
     "Stateful",
     "StepInParts",
     "TensorLike",
+    "View",
     "accumulate",
     "accumulate_on_gpu",
     "aligned",
@@ -120,9 +125,11 @@ __all__ = [
     "as_targets",
     "as_writable",
     "cached_kernels_only",
+    "check_base",
     "check_keys",
     "check_patch_fits",
     "check_values",
+    "commit_in_copies",
     "commit_patch",
     "compare_states",
     "copy_of",
@@ -145,6 +152,7 @@ __all__ = [
     "find_nonfinite",
     "find_nonfinite_array",
     "find_zeros",
+    "fits_slices",
     "flushes_denormals",
     "gpu_are_finite",
     "gpu_context",
@@ -163,6 +171,7 @@ __all__ = [
     "parse_stage",
     "prepare_all",
     "prepare_replacement",
+    "prepare_slices",
     "read_only",
     "read_state",
     "read_tensors",

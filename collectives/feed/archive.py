@@ -104,6 +104,19 @@ class Archive:
             self._slots(made.number, min(_MAX_GRACE, self.files.patience / 4)).claim(lambda: data).body,
         )
 
+    def find_overtaking(self, made: Version) -> Version | None:
+        """Return the newest version above one that was claimed just now, or None.
+
+        A publisher that has slept may create a record that another one has written and deleted. Then its own
+        one is deleted.
+        """
+        newer = self.find_newest(made.number)
+        if newer is not None:
+            slot, found = self._slots(made.number, 0).find()
+            if found is not None and found.body == made.pack():
+                self.files.delete(path_of_version(made.number, slot))
+        return newer
+
     def _slots(self, number: int, grace: float) -> Slots:
         def parse(data: bytes) -> Envelope:
             found = open_slot(data, [Kind.VERSION], self.run, number, self.verify)

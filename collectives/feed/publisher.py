@@ -23,6 +23,7 @@ from collectives.waiting.backoff import check_seconds
 from wirecodec.interop import (
     Difference,
     PreparedPatch,
+    check_base,
     compare_states,
     count_state,
     read_tensors,
@@ -50,7 +51,8 @@ class Publisher:
         url: of a folder, as fsspec has them: "/mnt/shared", "s3://bucket/folder", "gs://…", "sftp://…".
         run: name of the feed, a folder in it.
         name: of this publisher, for ``keys``.
-        base: "read" for the smallest patches; "unread" for readers that look at changed elements alone.
+        base: "read" for the smallest patches; "unread" for readers that look at changed elements alone;
+            "slices" for these, and for readers that have slices of the tensors.
         skips: spans of versions, each a multiple of the one before, over which further patches are written.
         keep: versions that are kept at least; older ones are deleted when no reader needs them.
         anchor: whether the first version that is published has an anchor.
@@ -102,8 +104,7 @@ class Publisher:
     ) -> None:
         check_name(name)
         check_seconds(timeout=timeout)
-        if base not in ("read", "unread"):
-            raise ValueError(f'base is {base!r}; it must be "read" or "unread"')
+        check_base(base)
         spans = (1, *skips)
         if any(b <= a or b % a for a, b in pairwise(spans)):
             raise ValueError(f"skips is {skips!r}; each must be a multiple of the one before, and of 1")
@@ -125,6 +126,7 @@ class Publisher:
         self._wants_anchor, self._is_refused = anchor, False
         self._newest = self._archive.find_last()
         self._held: dict[str, Any] | None = None
+        self._seals: dict[str, int] = {}
         self._older: dict[int, tuple[int, dict[str, Any]]] = {}
         self._anchor_bytes, self._since_anchor = 0, 0
         self.last: dict[str, Any] | None = None
@@ -159,18 +161,22 @@ class Publisher:
         tensors = read_tensors(state)
         while True:
             held = self._load()
-            found = compare_states(held, tensors, touched=self._reads_none(held), sealed=True)
+            found = compare_states(
+                held, tensors, touched=self._reads_none(held), sealed=True, seals=self._seals
+            )
             digest = found.target
             if self._newest is not None and digest == self._newest.digest and not self._wants_anchor:
+                self._seals = found.seals
                 return self._newest.number
             objects = self._make(held, tensors, found)
             prepared = self._reader.prepare([objects[self.version]], held) if held else None
             made = self._write(objects, digest, tensors, prepared)
             claimed = self._archive.claim(made, self._name, self._ring.sign)
-            if claimed.session != self._session:
+            overtaking = claimed if claimed.session != self._session else self._archive.find_overtaking(made)
+            if overtaking is not None:
                 self._is_refused = True
-                raise _refusal(claimed.number)
-            self._held = None  # an interrupt from here on makes the copy unknown
+                raise _refusal(overtaking.number)
+            self._held, self._seals = None, {}  # an interrupt from here on makes the copy unknown
             previous, self._newest = self._newest, claimed
             if claimed == made:
                 break  # else an interrupted call of this publisher has written the version
@@ -179,7 +185,7 @@ class Publisher:
         else:
             prepared.commit(held)
         self._older = self._advance(objects, held)
-        self._held, self._wants_anchor = held, False
+        self._held, self._seals, self._wants_anchor = held, found.seals, False
         self._count(objects, previous)
         if previous is not None and made.oldest > previous.oldest:
             self._archive.prune(made.oldest)
@@ -218,7 +224,7 @@ class Publisher:
 
     def _reads_none(self, held: Mapping[str, Any]) -> bool:
         """Return whether readers of a patch from a version look at changed elements alone."""
-        return self._base == "unread" and bool(held)
+        return self._base != "read" and bool(held)
 
     def _make(
         self, held: Mapping[str, Any], tensors: Mapping[str, Any], found: Difference
@@ -230,7 +236,8 @@ class Publisher:
             tensors: of the new one.
             found: changes from the one to the other.
         """
-        own = bytes(write_patch(found, touched=self._reads_none(held), level=_LEVEL))
+        touched, for_slices = self._reads_none(held), self._base == "slices"
+        own = bytes(write_patch(found, touched=touched, for_slices=for_slices, level=_LEVEL))
         if not held:
             return {None: own}
         made: dict[int | None, bytes] = {self.version: own}
@@ -270,7 +277,7 @@ class Publisher:
             anchor,
             oldest,
             self._session,
-            self._base == "unread",
+            self._base != "read",
             parts,
             () if newest is None else (newest.digest, *newest.recent)[:MAX_RECENT],
         )

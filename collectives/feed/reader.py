@@ -49,6 +49,14 @@ class Reader:
                 return record.number - known.index(digest)
         return None
 
+    def sees_all(self, record: Version) -> bool:
+        """Return whether patches to a version check all tensors of a state, so that no digest is needed."""
+        return not record.unread
+
+    def follow(self, hops: list[Hop], objects: list[bytes], tensors: Mapping[str, Any]) -> PreparedPatch:
+        """Prepare what brings a state along patches. Raises Refused or WireError."""
+        return self.prepare(objects, tensors)
+
     def fetch(self, routes: Routes, route: list[Hop]) -> list[bytes]:
         """Return the objects of a route. Raises Refused, and avoids the object from then on."""
         total, arrived, found = count_bytes(route), 0, []

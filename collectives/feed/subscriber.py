@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import wirecodec as wc
 from collectives.call import exclusive
@@ -16,12 +16,14 @@ from collectives.feed.publisher import LIMITS
 from collectives.feed.reader import Progress, Reader, explain_damage
 from collectives.feed.record import Version
 from collectives.feed.route import Hop, Routes
+from collectives.feed.slices import SliceReader, find_wanted
 from collectives.feed.update import Update, count_changed
 from collectives.store.files import Traffic
 from collectives.store.layout import check_name
 from collectives.store.signing import FEEDS, make_verifier
 from collectives.waiting.backoff import check_seconds
 from wirecodec.interop import (
+    Chooser,
     PreparedPatch,
     check_patch_fits,
     commit_patch,
@@ -45,6 +47,10 @@ class Subscriber:
             over the state per call, and does not see weights that someone else has changed.
         name: under which the reader writes its version into the store after each update, for ``wirecodec
             feed``; None if it does not. A write that fails is no error.
+        slices: for a state that has slices of the tensors, as a rank of a tensor-parallel server has. It is
+            {name: slice}, or a function of a name and a whole shape that returns one. A slice is a ``slice``,
+            or a tuple of them for the first axes, without steps; a tensor with None is left out. The
+            publisher must have ``base="slices"``. None for whole tensors.
         storage_options: of the file system of fsspec.
         keys: {name: public key, 32 bytes} of all that may publish, or None for anybody who can write.
         max_bytes: largest object that is read, in bytes.
@@ -84,6 +90,7 @@ class Subscriber:
         timeout: float = 600.0,
         verify: bool = True,
         name: str | None = None,
+        slices: Mapping[str, Any] | Chooser | None = None,
         storage_options: Mapping[str, Any] | None = None,
         keys: Mapping[str, bytes] | None = None,
         max_bytes: int = 2**36,
@@ -103,7 +110,8 @@ class Subscriber:
         )
         self._archive = archive
         self._quick = replace(archive, files=archive.files.without_repeats())
-        self._reader = Reader(archive, limits, progress or (lambda arrived, total: None))
+        arguments = archive, limits, progress or (lambda arrived, total: None)
+        self._reader = Reader(*arguments) if slices is None else SliceReader(*arguments, *find_wanted(slices))
         self._poll, self._verify, self._report = poll, verify, report
         self._record: Version | None = None
         self.last: dict[str, Any] | None = None
@@ -232,15 +240,39 @@ class Subscriber:
         if self._name is not None and self._record is not None:
             self._archive.report(self._name, self._record.number)
 
+    @overload
+    def prepare(
+        self, state: Any, *, version: int | None = None, timeout: float = 0.0, newer: Literal[False] = False
+    ) -> Update: ...
+
+    @overload
+    def prepare(
+        self, state: Any, *, version: int | None = None, timeout: float = 0.0, newer: bool
+    ) -> Update | None: ...
+
     @exclusive
-    def prepare(self, state: Any, *, version: int | None = None, timeout: float = 0.0) -> Update:
+    def prepare(
+        self, state: Any, *, version: int | None = None, timeout: float = 0.0, newer: bool = False
+    ) -> Update | None:
         """Fetch and check the newest version, and leave the state as it is until ``Update.commit``.
 
-        The arguments and the errors are those of ``update``. From several versions behind, and from an
-        anchor, the new state is made in a copy first. If there is no newer version, it reads the whole state:
-        a server that looks often asks for ``latest`` before.
+        From several versions behind, and from an anchor, the new state is made in a copy first.
+
+        Args:
+            state: as for ``update``.
+            version: as for ``update``.
+            timeout: as for ``update``.
+            newer: True for a call that returns None if there is no version newer than that of the last
+                update. The state is not read then. False reads the whole state in this case, and the update
+                repairs weights that somebody has changed.
+
+        Raises:
+            CollectiveError: as for ``update``.
+            ValueError: as for ``update``.
         """
         record = self._wait(timeout, version)
+        if newer and self._record is not None and record.number == self._record.number:
+            return None
         failure: Exception | None = None
         tensors, routes = read_held(state, record.tensors), Routes(self._archive, record)
         for base, route in self._iterate_routes(state, routes):
@@ -307,7 +339,7 @@ class Subscriber:
         tensors, known = read_held(state, record.tensors), self._record
         tried = None
         if known is not None and tensors:
-            is_checked = known.number < record.number and not record.unread
+            is_checked = known.number < record.number and self._reader.sees_all(record)
             if is_checked or not self._verify:
                 tried = known.number
                 yield tried
@@ -331,7 +363,7 @@ class Subscriber:
             commit_patch(prepared, state, tensors)
             return count_changed(prepared)
         for hop, data in zip(route, self._reader.fetch(routes, route), strict=True):
-            prepared = self._reader.prepare([data], tensors)
+            prepared = self._reader.follow([hop], [data], tensors)
             commit_patch(prepared, state, tensors)
             self._record, tensors = hop.version, read_held(state, number)
             changed += count_changed(prepared)
@@ -354,7 +386,7 @@ class Subscriber:
             return PreparedPatch()
         if _is_anchored(route):
             return self._replace(tensors, routes, base, route)
-        return self._reader.prepare(self._reader.fetch(routes, route), tensors)
+        return self._reader.follow(route, self._reader.fetch(routes, route), tensors)
 
     def _note(self, meter: _Meter, base: int | None, record: Version, changed: int, objects: int) -> None:
         """Write the numbers of an update down, and report them."""

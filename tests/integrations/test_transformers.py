@@ -96,30 +96,39 @@ def load_files(folder: Path) -> dict[str, Any]:
     return {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
 
 
-@pytest.mark.parametrize("way", ["update", "prepare", "apply"])
-def test_a_tied_module_is_told_what_to_pass_for_the_weights_of_a_folder(tmp_path: Path, way: str) -> None:
+def test_a_tied_module_is_told_what_to_pass_for_a_patch_of_a_folder(tmp_path: Path) -> None:
     """Its state_dict has a name that the folder lacks; named_parameters has not."""
-    url, folder = str(tmp_path / "store"), tmp_path / "model"
+    folder = tmp_path / "model"
     source, served = make_model(0, tied=True), make_model(1, tied=True)
     source.save_pretrained(folder, max_shard_size="20KB")
     files = load_files(folder)
     assert HEAD not in files
-    publisher, reader = co.Publisher(url, "run"), co.Subscriber(url, "run")
-    publisher.publish(files)
     patch = wc.diff(dict(served.named_parameters()), files)
-
-    def bring(state: Any) -> object:
-        if way == "apply":
-            return wc.apply(patch, state)
-        return reader.update(state) if way == "update" else reader.prepare(state).commit()
-
     before = outputs_of(served)
     remedy = rf"'{HEAD}' and '{EMBEDDING}' share memory: .* as dict\(module\.named_parameters\(\)\) does"
     with pytest.raises(ValueError, match=remedy):
-        bring(served)
+        wc.apply(patch, served)
     assert torch.equal(outputs_of(served), before)
-    bring(dict(served.named_parameters()))
+    wc.apply(patch, dict(served.named_parameters()))
     assert torch.equal(outputs_of(served), outputs_of(source))
+
+
+@pytest.mark.parametrize("prepares", [False, True])
+def test_a_tied_module_follows_the_weights_of_a_folder(tmp_path: Path, prepares: bool) -> None:
+    """A feed of a folder's tensors has one name of the tied ones, and the module stays tied."""
+    url, folder = str(tmp_path / "store"), tmp_path / "model"
+    source, served = make_model(0, tied=True), make_model(1, tied=True)
+    publisher, reader = co.Publisher(url, "run"), co.Subscriber(url, "run")
+    for _ in range(2):
+        source.save_pretrained(folder, max_shard_size="20KB")
+        publisher.publish(load_files(folder))
+        if prepares:
+            reader.prepare(served).commit()
+        else:
+            reader.update(served)
+        assert served.lm_head.weight is served.model.embed_tokens.weight
+        assert torch.equal(outputs_of(served), outputs_of(source))
+        train(source)
 
 
 def test_a_folder_gets_both_names_of_a_tied_module(tmp_path: Path) -> None:

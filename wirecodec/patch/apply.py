@@ -164,7 +164,11 @@ def _follow(
     partial_state: bool = False,
 ) -> None:
     """Apply a patch to a state whose tensors are those of another one, or copies if they have changed."""
-    prepared = prepare(part, target, limits, partial_state=partial_state)
+    commit_in_copies(prepare(part, target, limits, partial_state=partial_state), tensors, target)
+
+
+def commit_in_copies(prepared: PreparedPatch, tensors: Mapping[str, Any], target: dict[str, Any]) -> None:
+    """Write a patch into a state; those of its tensors that are also another state's are copied first."""
     for name in {one.name for one in prepared.writes} & {*tensors}:
         if target[name] is tensors[name]:
             bits = read_bits(name, tensors[name])

@@ -23,6 +23,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.bits import Bits
+from wirecodec.patch.host import HOST
 from wirecodec.patch.states import Kind, bring_together, join, kind_of, read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.zstd import Zstd
@@ -33,11 +34,13 @@ Progress: TypeAlias = Callable[[float], object]
 SHARED = 2**22
 """Elements up to which tensors share an entry."""
 MAX_SIZE = 2**32
+BASES = ("read", "unread", "slices")
+"""Names of what the readers of a patch read of the old elements."""
 _DENSE = 0.2
 """Share of changed elements from which a coding of all elements is tried, too."""
 _NOTHING = np.empty(0, np.uint8)
-_AT_ONCE = 2**16
-"""Changes that are found by one call of a kernel."""
+_PROBED = 2**16
+"""Elements that tell whether a tensor may be equal, before its digest is found."""
 
 
 def _ignore(fraction: float) -> None:
@@ -83,6 +86,7 @@ class Difference:
         unchanged: number of all others.
         rest: sum of their digests with their names.
         target: digest of the new state; 0 if it is unknown.
+        seals: {name: digest} of the new state's tensors; empty if they are unknown.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -90,6 +94,7 @@ class Difference:
     unchanged: int = 0
     rest: int = 0
     target: int = 0
+    seals: dict[str, int] = field(default_factory=dict)
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", level: int = 3) -> Bytes:
@@ -105,7 +110,8 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", 
             device, CuPy and JAX arrays, of any shape and of any type that containers carry.
         new: the same of after.
         base: "read" for a patch whose reader reads all old elements; "unread" for one that takes about 2.5
-            bits more per changed element, and whose reader looks at changed elements alone.
+            bits more per changed element, and whose reader looks at changed elements alone; "slices" for one
+            that takes .4 bits more than that, and whose readers may have slices of the tensors.
         level: of Zstandard, 1 to 19, for tensors that are dense or whole.
 
     Returns:
@@ -122,10 +128,16 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", 
         >>> wc.apply(patch, old)["w"]
         array([ 0.,  1., -0.,  3.], dtype=float32)
     """
-    if base not in ("read", "unread"):
-        raise EncodeError(f'base is {base!r}; it must be "read" or "unread"')
-    found = compare(read_state(old), read_state(new), touched=base == "unread")
-    return write(found, touched=base == "unread", level=level)
+    touched = check_base(base) != "read"
+    found = compare(read_state(old), read_state(new), touched=touched)
+    return write(found, touched=touched, for_slices=base == "slices", level=level)
+
+
+def check_base(base: str) -> str:
+    """Return the name of what the readers of a patch read of the old elements. Raises EncodeError."""
+    if base not in BASES:
+        raise EncodeError(f"base is {base!r}; it must be one of {BASES}")
+    return base
 
 
 def compare(
@@ -134,6 +146,7 @@ def compare(
     *,
     touched: bool,
     sealed: bool = False,
+    seals: Mapping[str, int] | None = None,
     progress: Progress = _ignore,
 ) -> Difference:
     """Find the changes between two states; a tensor of a device is copied once.
@@ -142,16 +155,22 @@ def compare(
         old: {name: tensor}.
         new: the same of after.
         touched: whether readers of the patch look at changed elements alone.
-        sealed: whether to find the digest of the new state.
+        sealed: whether to find the digests of the new state and of its tensors.
+        seals: {name: digest} of tensors of the old state that are known; one that has not changed is then
+            found by its digest, without a reading of the old one.
         progress: is called with the completed fraction.
     """
     found, total = Difference(), 0
     names = sorted({*old, *new}, key=_order)
-    results = map_in_threads(lambda name: _compare_one(name, old, new, touched=touched, sealed=sealed), names)
+    known = seals or {}
+    results = map_in_threads(
+        lambda name: _compare_one(name, old, new, known.get(name), touched=touched, sealed=sealed), names
+    )
     for number, (name, result) in enumerate(zip(names, results, strict=True), 1):
         progress(number / len(names))
         if sealed and name in new:
-            total += digest.digest_named(name, result.whole if isinstance(result, Change) else result)
+            found.seals[name] = result.whole if isinstance(result, Change) else result
+            total += digest.digest_named(name, found.seals[name])
         if isinstance(result, Change):
             found.changes.append(result)
         elif name not in new:
@@ -176,9 +195,21 @@ def _order(name: Any) -> bytes:
 
 
 def _compare_one(
-    name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool, sealed: bool
+    name: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    known: int | None,
+    *,
+    touched: bool,
+    sealed: bool,
 ) -> Change | int:
-    """Return the change of a tensor, or its digest if it is equal or gone."""
+    """Return the change of a tensor, or its digest if it is equal or gone.
+
+    Args:
+        name: of the tensor.
+        old, new, touched, sealed: as of ``compare``.
+        known: digest of the old tensor; None if it is unknown.
+    """
     before = read_bits(name, old[name]) if name in old else None
     if name not in new:
         assert before is not None
@@ -192,6 +223,8 @@ def _compare_one(
         return _replace(name, after, (one, other), other)
     is_touched = touched and after.dtype.kind != "c"
     pair = bring_together([before, after])
+    if known is not None and _may_be_equal(*pair) and digest.digest_tensor(pair[1]) == known:
+        return known
     found, sums = pair[0].forms.find_changes(*(one.bits for one in pair), digests=not is_touched)
     indices, olds, values = found
     one, other = (digest.seal(total, after) for total in sums)
@@ -205,13 +238,28 @@ def _compare_one(
     return Change(name, before, after, indices, olds, values, (one, other), whole)
 
 
+def _may_be_equal(old: Bits, new: Bits) -> bool:
+    """Return whether the first elements of two tensors of the host are equal; False for those of a GPU."""
+    return old.forms is HOST and np.array_equal(old.bits[:_PROBED], new.bits[:_PROBED])
+
+
 def _replace(name: str, after: Bits, digests: tuple[int, int], whole: int) -> Change:
     """Return the change of a tensor that is written whole."""
     return Change(name, None, after, _NOTHING, _NOTHING, _NOTHING, digests, whole)
 
 
-def write(found: Difference, *, touched: bool, level: int, progress: Progress = _ignore) -> Bytes:
-    """Write a patch of changes."""
+def write(
+    found: Difference, *, touched: bool, level: int, for_slices: bool = False, progress: Progress = _ignore
+) -> Bytes:
+    """Write a patch of changes.
+
+    Args:
+        found: of ``compare``.
+        touched: whether readers of the patch look at changed elements alone; as for ``compare``.
+        level: of Zstandard.
+        for_slices: whether readers of a touched patch may have slices of the tensors.
+        progress: is called with the completed fraction.
+    """
     changes = found.changes
     zstd = Zstd(level=level)
     units: list[list[int]] = []
@@ -228,7 +276,9 @@ def write(found: Difference, *, touched: bool, level: int, progress: Progress = 
         keys.append(key)
         open_units[change.new.dtype] = keys, filled + size
     entries = list[Entry]()
-    groups_of_entries = map_in_threads(lambda keys: _write_unit(keys, changes, zstd, touched=touched), units)
+    groups_of_entries = map_in_threads(
+        lambda keys: _write_unit(keys, changes, zstd, touched=touched, for_slices=for_slices), units
+    )
     for number, group in enumerate(groups_of_entries, 1):
         entries += group
         progress(number / len(units))
@@ -262,7 +312,9 @@ def write(found: Difference, *, touched: bool, level: int, progress: Progress = 
     return blob
 
 
-def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, touched: bool) -> list[Entry]:
+def _write_unit(
+    keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, touched: bool, for_slices: bool
+) -> list[Entry]:
     """Write the entries of tensors that share one, or of one tensor in chunks."""
     own = [changes[key] for key in keys]
     first = own[0]
@@ -277,14 +329,18 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
         olds, values = (np.concatenate(x) for x in zip(*((c.olds, c.values) for c in own), strict=True))
         with join([c.old for c in own if c.old is not None]) as base:
             shared = base, indices, olds, values, first
-            return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
+            return [
+                _write_entry(
+                    keys[0], 0, *shared, zstd, touched=touched, for_slices=for_slices, is_shared=True
+                )
+            ]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
         here = slice(*np.searchsorted(first.indices, np.array([at, stop], np.uint32)))
         indices = first.indices[here] - np.uint32(at)
         own_part = first.old.part(at, stop), indices, first.olds[here], first.values[here], first
-        entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched))
+        entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched, for_slices=for_slices))
     return entries
 
 
@@ -313,6 +369,7 @@ def _write_entry(
     zstd: Zstd,
     *,
     touched: bool,
+    for_slices: bool,
     is_shared: bool = False,
 ) -> Entry:
     """Write an entry of changed elements, by the smallest coding.
@@ -325,6 +382,7 @@ def _write_entry(
         of: the tensor, or one of those that share the entry.
         zstd: of dense differences.
         touched: whether the reader looks at changed elements alone.
+        for_slices: whether it may lack some of these, so that the values have one context.
         is_shared: whether several tensors share the entry.
     """
     d, r, kind = int(base.bits.size), indices.size, of.kind
@@ -344,7 +402,7 @@ def _write_entry(
         runs = Huffman.wire_id, Huffman().encode(indices, d, 0)
         found = min(found, runs, key=lambda each: each[1].size)
     signed = kind.signed or shift is not None
-    coded = steps.encode(olds, values, signed=signed, shift=shift)
+    coded = steps.encode(olds, values, signed=signed, shift=None if for_slices else shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
     if touched or r < _DENSE * d:
         return best

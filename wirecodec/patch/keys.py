@@ -88,35 +88,35 @@ class KeyReader:
 
     def _read_based(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Pair]) -> None:
         """Read changes whose positions may depend on all elements."""
-        together, starts = bring_together(given), self._find_starts()
+        together, starts = bring_together(given), self.find_starts()
         forms = together[0].forms
         with forms.join_summed([bits.bits for bits in together]) as (joined, sums):
             base = replace(together[0], bits=joined)
             if self._are_complete(names, _seal(sums, given), pairs):
                 return
             found = [self._decode_row(row, own, base) for row, own in self.rows]
-            indices = _join([indices for indices, _ in found], [row.base for row, _ in self.rows])
-            values = _join([values for _, values in found])
-            cuts = _find_cuts(indices, starts)
+            indices = join_parts([indices for indices, _ in found], [row.base for row, _ in self.rows])
+            values = join_parts([values for _, values in found])
+            cuts = find_cuts(indices, starts)
             forms.add_changes(sums, joined, starts, cuts, (indices, values))
         self._check_target(names, _seal(sums, given), pairs)
         self._add(names, given, starts, cuts, indices, values)
 
     def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Pair]) -> None:
         """Read changes whose positions depend on no element; their values may depend on the old ones."""
-        together, starts = bring_together(given), self._find_starts()
-        found = [self._decode_indices(row, own[0]) for row, own in self.rows]
-        indices = _join(found, [row.base for row, _ in self.rows])
-        cuts = _find_cuts(indices, starts)
+        together, starts = bring_together(given), self.find_starts()
+        found = [self.decode_indices(row, own[0]) for row, own in self.rows]
+        indices = join_parts(found, [row.base for row, _ in self.rows])
+        cuts = find_cuts(indices, starts)
         parts = [bits.bits for bits in together]
         olds, sums = together[0].forms.take_touched(parts, starts, cuts, indices)
         counts = np.diff(cuts)
         if self._are_complete(names, _seal_touched(sums, given, counts), pairs):
             return
         ends = accumulate(row.r for row, _ in self.rows)
-        values = _join(
+        values = join_parts(
             [
-                self._decode_values(row, own[1], olds[end - row.r : end])
+                self._decode_checked(row, own[1], olds[end - row.r : end])
                 for (row, own), end in zip(self.rows, ends, strict=True)
             ]
         )
@@ -124,7 +124,7 @@ class KeyReader:
         self._check_target(names, _seal_touched(sums, given, counts), pairs)
         self._add(names, given, starts, cuts, indices, values)
 
-    def _find_starts(self) -> Array:
+    def find_starts(self) -> Array:
         """Return the number of the first element of each member, and that of all elements: (n + 1,) i64."""
         return np.cumsum([0, *(size for _, size in self.members)])
 
@@ -132,7 +132,7 @@ class KeyReader:
         """Check the digests of the new tensors."""
         for name, one, pair in zip(names, own, pairs, strict=True):
             if one != pair[1]:
-                raise _wrong_target(name)
+                raise wrong_target(name)
 
     def _are_complete(self, names: Sequence[str], own: Sequence[int], pairs: Sequence[Pair]) -> bool:
         """Return whether the tensors of a key are those of the target; if so, note it.
@@ -176,7 +176,7 @@ class KeyReader:
             memory = view_memory(self.state[name], bits)
             self._found.writes.append(Write(name, places[a:b], values[a:b], None, memory))
 
-    def _decode_indices(self, row: Row, section: Bytes) -> Array:
+    def decode_indices(self, row: Row, section: Bytes) -> Array:
         """Return the positions (r,) u32 of an entry, which depend on no element."""
         if row.r == 0:
             return np.empty(0, np.uint32)
@@ -190,11 +190,11 @@ class KeyReader:
         if row.index_codec == BY_CLASS and 0 < row.r < row.d:
             indices, olds = positions.decode(parts[0], base, row.r)
         else:
-            indices = self._decode_indices(row, parts[0])
+            indices = self.decode_indices(row, parts[0])
             olds = base.copy_to_host() if row.r == row.d else base.take(indices)
-        return indices, self._decode_values(row, parts[1], olds)
+        return indices, self._decode_checked(row, parts[1], olds)
 
-    def _decode_values(self, row: Row, section: Bytes, olds: Array) -> Array:
+    def decode_values(self, row: Row, section: Bytes, olds: Array) -> Array:
         """Return the new bits (r,) of the elements of an entry that had the bits ``olds``."""
         if row.r == 0:
             return olds
@@ -204,12 +204,23 @@ class KeyReader:
             values = steps.decode_planes(section, olds, self.limits)
         else:
             values = value_codec(row.value_codec).decode(section, row.r, olds.dtype, self.limits)
-        values = values.view(olds.dtype)
-        _check_bool(values, self.specs[row.key].dtype)
+        return values.view(olds.dtype)
+
+    def _decode_checked(self, row: Row, section: Bytes, olds: Array) -> Array:
+        """Return the new bits (r,) of the elements of an entry, and check those of bool."""
+        values = self.decode_values(row, section, olds)
+        check_bool(values, self.specs[row.key].dtype)
         return values
 
     def _read_whole(self, given: Bits | None = None) -> None:
         """Read a tensor that the patch has whole."""
+        bits = self.decode_whole()
+        in_place = given is not None and (given.dtype, given.shape) == (bits.dtype, bits.shape)
+        name = self.specs[self.members[0][0]].name
+        self._found.writes.append(Write(name, None, bits.bits, None if in_place else bits))
+
+    def decode_whole(self) -> Bits:
+        """Return the bits of a tensor that the patch has whole."""
         key = self.members[0][0]
         spec = self.specs[key]
         width = spec.dtype.itemsize // (2 if spec.dtype.kind == "c" else 1)
@@ -218,22 +229,21 @@ class KeyReader:
             if row.r:
                 values = value_codec(row.value_codec).decode(parts[1], row.r, spec.dtype, self.limits)
                 found.append(values.view(UNSIGNED[width]))
-                _check_bool(found[-1], spec.dtype)
+                check_bool(found[-1], spec.dtype)
         bits = of_array(np.concatenate([np.empty(0, UNSIGNED[width]), *found]).view(spec.dtype), spec.shape)
         if digest.digest_tensor(bits) != self.record.digests[key, 1]:
             raise Invalid("base-target", f"tensor {spec.name!r} is not what its digest says")
-        in_place = given is not None and (given.dtype, given.shape) == (bits.dtype, bits.shape)
-        self._found.writes.append(Write(spec.name, None, bits.bits, None if in_place else bits))
+        return bits
 
 
-def _join(parts: Sequence[Array], firsts: Sequence[int] = ()) -> Array:
+def join_parts(parts: Sequence[Array], firsts: Sequence[int] = ()) -> Array:
     """Join arrays; add a number to each before, if there are some."""
     if any(firsts):
         parts = [part + np.uint32(first) for part, first in zip(parts, firsts, strict=True)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _find_cuts(indices: Array, starts: Array) -> Array:
+def find_cuts(indices: Array, starts: Array) -> Array:
     """Return the first change of each member, and the number of all: (n + 1,) i64."""
     return np.searchsorted(indices, starts.astype(np.uint32)).astype(np.int64)
 
@@ -249,13 +259,14 @@ def _seal_touched(sums: Array, given: Sequence[Bits], counts: Array) -> list[int
     return [digest.seal_touched(total, bits, count) for total, bits, count in rows]
 
 
-def _check_bool(values: Array, dtype: np.dtype[Any]) -> None:
+def check_bool(values: Array, dtype: np.dtype[Any]) -> None:
     """Make the check of row 48a of SPEC section 7."""
     if dtype == np.bool_ and values.size and values.max() > 1:
         raise Invalid("bool-value", "an element is neither 0 nor 1")
 
 
-def _wrong_target(name: str) -> Invalid:
+def wrong_target(name: str) -> Invalid:
+    """Return the error of a tensor whose new bits have another digest."""
     return Invalid("base-target", f"the changes of tensor {name!r} make other bits than those of its digest")
 
 

@@ -140,6 +140,11 @@ def encode(olds: Array, new: Array, *, signed: bool, shift: int | None) -> Bytes
     return np.concatenate([np.frombuffer(head + bytes(-len(head) % 4), np.uint8), words[at:].view(np.uint8)])
 
 
+def count_contexts(section: Bytes) -> int:
+    """Return the number of contexts of a section; 0 if it has none. With one, values need no old elements."""
+    return int(section[3]) if section.size >= HEAD.size else 0
+
+
 def encode_planes(olds: Array, new: Array, *, signed: bool, level: int) -> Bytes:
     """Encode the differences of elements (r,) as the codec zstd does unsigned integers."""
     from wirecodec.kernels.cpu.patch import steps as kernels

@@ -24,8 +24,6 @@ from tests.collectives.store.faulty import Faults
 
 OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
-OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
-
 
 class Killed(BaseException):
     """End of a program, at a request."""
@@ -267,3 +265,22 @@ def test_records_are_parsed_or_refused() -> None:
     for stop in range(len(body)):
         with pytest.raises(Refused):
             Version.parse(9, body[:stop])
+
+
+def test_a_writer_that_was_overtaken_long_ago_is_refused(folder: str, training: Training) -> None:
+    """Its next version was published by another one, and deleted since; it must not come back."""
+    slow = co.Publisher(folder, "run")
+    training.publish(slow)
+    other = co.Publisher(folder, "run", keep=1)
+    for _ in range(8):
+        for x in training.state.values():
+            x[...] = training.rng.normal(0, 1, x.shape)
+        training.publish(other)
+    assert other._archive.read(1) is None
+    with pytest.raises(co.CollectiveError, match="another publisher has published version 8") as caught:
+        slow.publish(copy_of(start_training().step()))
+    assert caught.value.reason == "writer"
+    assert other._archive.read(1) is None
+    assert co.Publisher(folder, "run").version == 8
+    training.step()
+    assert training.publish(other) == 9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,6 @@ import pytest
 import collectives as co
 from tests.collectives.feed.weights import Training, bits_of, copy_of, follow
 from tests.collectives.store.stores import Store
-
-OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
 
 @pytest.mark.parametrize("base", ["read", "unread"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +12,6 @@ import collectives as co
 from tests.collectives.feed.weights import Training, bits_of, copy_of, follow
 from wirecodec.patch.bits import Bits
 from wirecodec.patch.host import HostForms
-
-OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
 
 def test_an_equal_state_is_no_version(folder: str, training: Training) -> None:
@@ -107,6 +103,32 @@ def test_an_idle_prepare_notices_changed_weights(folder: str, training: Training
 
 
 @pytest.mark.parametrize("base", ["read", "unread"])
+def test_a_wait_for_a_newer_version_reads_no_weights(
+    folder: str, training: Training, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    """Weights that somebody has changed meanwhile are repaired with the next version."""
+    publisher, reader, state = co.Publisher(folder, "run", base=base), follow(folder), dict[str, Any]()
+    training.publish(publisher)
+    first = reader.prepare(state, newer=True)
+    assert first is not None
+    first.commit()
+    state["embedding"][3, 3] = 9
+    with monkeypatch.context() as patched:
+        patched.delattr(HostForms, "sum_elements")
+        patched.delattr(HostForms, "join_summed")
+        assert reader.prepare(state, timeout=0.03, newer=True) is None
+        assert reader.prepare(state, version=0, newer=True) is None
+        with pytest.raises(AttributeError):
+            reader.prepare(state)
+    training.step()
+    training.publish(publisher)
+    second = reader.prepare(state, newer=True)
+    assert second is not None
+    assert second.commit() == 1
+    assert bits_of(state) == training.kept[1]
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
 def test_a_publisher_reads_each_tensor_once(
     folder: str, training: Training, monkeypatch: pytest.MonkeyPatch, base: str
 ) -> None:
@@ -126,3 +148,27 @@ def test_a_publisher_reads_each_tensor_once(
             assert training.publish(publisher) == number
             assert [counted[one] for one in mine] == [1] * 4
         training.step()
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_an_unchanged_tensor_is_found_by_its_digest(
+    folder: str, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    """The publisher does not read its copy of it. A change of the last of many elements is found."""
+    state = {"large": np.zeros(200_001, np.float32), "small": np.zeros(3, np.float32)}
+    publisher, reader, held = co.Publisher(folder, "run", base=base), follow(folder), dict[str, Any]()
+    publisher.publish(state)
+    compared: list[int] = []
+    find_changes = HostForms.find_changes
+
+    def count(forms: HostForms, old: Any, new: Any, *, digests: bool) -> Any:
+        compared.append(old.size)
+        return find_changes(forms, old, new, digests=digests)
+
+    monkeypatch.setattr(HostForms, "find_changes", count)
+    for number in (0, 1, 1, 2):
+        state["large"][-1] = number
+        assert publisher.publish(state) == number
+        assert reader.update(held) == number
+        assert bits_of(held) == bits_of(state)
+    assert compared == [200_001] * 2

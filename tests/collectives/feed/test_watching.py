@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,6 @@ from tests.collectives.feed.weights import Training, follow
 from tests.collectives.store.faulty import Faults
 from tests.collectives.store.stores import Store
 from wirecodec.cli import main
-
-OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
 
 def test_the_command(folder: str, training: Training, capsys: pytest.CaptureFixture[str]) -> None:

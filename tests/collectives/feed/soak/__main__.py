@@ -126,7 +126,7 @@ def soak(folder: Path, versions: int, readers: int, seed: int, *, s3: bool = Fal
 
 
 def _soak(place: Place, versions: int, readers: int) -> Findings:
-    states = [share_state() for _ in range(readers)]
+    states = [share_state(number) for number in range(readers)]
     director = Director(place, versions, states, random.Random(place.seed))
     try:
         found = director.run()

@@ -67,14 +67,19 @@ def check(path: Path) -> Findings:
     - A version has one state, which a writer meant to publish before: versions never fork.
     - What a reader reports is the state of that version, and never an older version than before.
     - After an error, a reader has the state of a version, or the one that somebody had changed.
+
+    A reader of slices writes the digest of its part, which belongs to one whole state.
     """
-    found, intended = Findings(), set[str]()
+    found, intended, wholes = Findings(), set[str](), dict[str, str]()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         who, kind = line["who"], line["kind"]
+        if "digest" in line:
+            line["digest"] = wholes.get(line["digest"], line["digest"])
         found.kinds[kind if kind != "error" else f"error {line['reason']}"] += 1
         if kind == "intends":
             intended.add(line["digest"])
+            wholes[line["part"]] = line["digest"]
         elif kind in ("published", "has"):
             assert line["digest"] in intended, f"nobody has published this state: {line}"
             known = found.versions.setdefault(line["version"], line["digest"])

@@ -72,12 +72,12 @@ def write(place: Place, life: int, versions: int, *, calm: bool = False) -> int:
     while True:
         training.step()
         digest = digest_of(training.state)
-        ledger.write("intends", digest=digest)
+        ledger.write("intends", digest=digest, part=digest_of(take_part(training.state)))
         try:
             publisher = publisher or co.Publisher(
                 place.url,
                 "run",
-                base=chance.choice(("read", "unread")),
+                base=chance.choice(("read", "unread", "slices")),
                 skips=chance.choice(((), (4,), (8, 64))),
                 keep=chance.choice((1, 8, 64)),
                 anchor=calm or chance.random() < 0.5,
@@ -106,10 +106,29 @@ def bits_of(state: State) -> State:
     return {name: x.view(f"u{x.dtype.itemsize}") for name, x in state.items()}
 
 
-def share_state() -> State:
-    """Make a state whose memory outlives the processes that write into it."""
+SLICES: dict[str, Any] = {
+    "embedding": (slice(None), slice(20, None)),
+    "layer.weight": slice(24, None),
+    "layer.bias": (),
+    "scale": (),
+}
+
+
+def take_part(state: State) -> State:
+    """Return what a reader of slices has of a state."""
+    return {name: np.ascontiguousarray(x[SLICES[name]]) for name, x in state.items()}
+
+
+def has_slices(number: int) -> bool:
+    """Return whether a reader has slices."""
+    return number % 3 == 2
+
+
+def share_state(number: int) -> State:
+    """Make a reader's state, whose memory outlives the processes that write into it."""
     state: State = {}
-    for name, x in start_training().state.items():
+    whole = start_training().state
+    for name, x in (take_part(whole) if has_slices(number) else whole).items():
         memory = np.frombuffer(mmap.mmap(-1, x.nbytes), x.dtype).reshape(x.shape)
         memory[...] = 0
         state[name] = memory
@@ -120,11 +139,12 @@ def read(place: Place, number: int, life: int, state: State) -> int:
     """Follow the feed with a state that an earlier life has left, until the end; return the exit code."""
     chance = random.Random(f"{place.seed} reader {number} {life}")
     ledger = place.ledger(f"reader {number}")
-    reader, changed = _subscribe(place, chance, calm=False), True
+    slices = SLICES if has_slices(number) else None
+    reader, changed = _subscribe(place, chance, slices, calm=False), True
     while True:
         is_last = place.end.exists()
         if is_last:
-            reader = _subscribe(place, chance, calm=True)
+            reader = _subscribe(place, chance, slices, calm=True)
         if chance.random() < 0.05 and not is_last:
             x = state[chance.choice(sorted(state))].reshape(-1)
             x[chance.randrange(x.size)] += 1
@@ -141,18 +161,24 @@ def read(place: Place, number: int, life: int, state: State) -> int:
             if is_last:
                 raise
             continue
-        ledger.write("has", version=version, digest=digest_of(state), life=life)
-        changed = False
-        if is_last:
-            return 0
+        if version is not None:
+            ledger.write("has", version=version, digest=digest_of(state), life=life)
+            changed = False
+            if is_last:
+                return 0
 
 
-def follow(reader: co.Subscriber, state: State, chance: random.Random) -> int:
-    """Bring a state to the newest version in one of three ways, and return its number."""
+def follow(reader: co.Subscriber, state: State, chance: random.Random) -> int | None:
+    """Bring a state to the newest version in one of several ways, and return its number.
+
+    Returns None if only a newer version was wanted, and there is none: the state was not read.
+    """
     timeout = chance.choice((0.0, 0.2))
     if chance.random() < 0.5:
         return reader.update(state, timeout=timeout)
-    update = reader.prepare(state, timeout=timeout)
+    update = reader.prepare(state, timeout=timeout, newer=chance.random() < 0.5)
+    if update is None:
+        return None
     engine = {name: x.copy() for name, x in state.items()}
     if chance.random() < 0.5:
         engine |= update.tensors()
@@ -164,20 +190,24 @@ def follow(reader: co.Subscriber, state: State, chance: random.Random) -> int:
     return version
 
 
-def _subscribe(place: Place, chance: random.Random, *, calm: bool) -> co.Subscriber:
+def _subscribe(place: Place, chance: random.Random, slices: Any, *, calm: bool) -> co.Subscriber:
     name = chance.choice((None, "reader"))
-    return co.Subscriber(place.url, "run", poll=0.02, name=name, **place.options(chance, calm=calm))
+    options = place.options(chance, calm=calm)
+    return co.Subscriber(place.url, "run", poll=0.02, name=name, slices=slices, **options)
 
 
 def warm_up(folder: Path) -> None:
     """Load all that the roles use, so that their processes begin at once."""
-    for base in ("read", "unread"):
-        training, state = start_training(), dict[str, Any]()
+    for base in ("read", "unread", "slices"):
+        training, state, part = start_training(), dict[str, Any](), dict[str, Any]()
         publisher = co.Publisher(str(folder / "warm-up"), base, base=base)
         reader = co.Subscriber(str(folder / "warm-up"), base)
+        sliced = co.Subscriber(str(folder / "warm-up"), base, slices=SLICES)
         for _ in range(2):
             training.publish(publisher)
             reader.update(state)
+            if base == "slices":
+                sliced.update(part)
             training.step()
 
 
