@@ -1,4 +1,4 @@
-"""Faults of a store in the soak: garbage, objects that are rewritten, requests that fail, a full disk, and a fork."""
+"""Faults of a store in the soak: garbage, rewritten objects, requests that fail, a full disk, and a fork."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def deny(link: StoreLink, draw: random.Random, ranks: int) -> Iterator[None]:
 
 @contextmanager
 def rewrite(link: StoreLink, draw: random.Random, ranks: int) -> Iterator[None]:
-    """Rewrite contributions while peers read them; what the name does not cover stays so, the rest comes back."""
+    """Rewrite contributions while peers read them; in the end, only their signatures are others."""
     number, ends = link.comm.locate(), threading.Event()
 
     def run() -> None:
