@@ -1,14 +1,18 @@
-"""The guide's script under Lightning: equal bits, unused parameters, the strategy's own hook, and signals."""
+"""The guide's script under Lightning: equal bits, unused parameters, the strategy's hook, forks, signals."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integrations.pages import change, read_script, run_on_two_ranks
+from tests.integrations.pages import ROOT, change, read_script, run_on_two_ranks
 
 pytest.importorskip("lightning", reason="lightning is not installed")
+torch = pytest.importorskip("torch", reason="torch is not installed")
 SCRIPT = read_script("lightning-accelerate.md", "train_lightning.py")
 RECORDING = """
 class Recording(wc.Compressor):
@@ -73,6 +77,34 @@ def test_hook_of_the_strategy_is_ignored_on_cpus(tmp_path: Path) -> None:
         "import torch\n", "import torch\nfrom lightning.pytorch.strategies import DDPStrategy\n", 1
     )
     assert [steps for steps, _ in run_on_two_ranks(script, tmp_path, "1")] == [0, 0]
+
+
+SAVING = """    def on_train_end(self, trainer, module):
+        trainer.save_checkpoint("forked.ckpt")
+
+"""
+
+
+def test_forked_processes_save_their_residuals_before_they_end(tmp_path: Path) -> None:
+    """A checkpoint that the parent saves later has no residuals, as the page says."""
+    script = change(
+        SCRIPT,
+        ('strategy="ddp"', 'strategy="ddp_fork"'),
+        ("    def state_dict(self):", f"{SAVING}    def state_dict(self):"),
+    )
+    (tmp_path / "forking.py").write_text(script, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "forking.py", "2"], cwd=tmp_path, env=env, timeout=240, check=True)
+    keys = {}
+    for name in ("forked", "last"):
+        state = torch.load(tmp_path / f"{name}.ckpt", weights_only=True)
+        keys[name] = list(state["callbacks"]["Compression"])
+    assert keys == {
+        "forked": ["wirecodec rank 0 of 2", "wirecodec rank 1 of 2"],
+        "last": ["wirecodec rank 0 of 1"],
+    }
+    resumed = run_on_two_ranks(SCRIPT, tmp_path, "4", "forked.ckpt")
+    assert resumed == run_on_two_ranks(SCRIPT, tmp_path, "4")
 
 
 SLURM = """
