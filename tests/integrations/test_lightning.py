@@ -1,14 +1,18 @@
-"""The guide's script under Lightning: equal bits, unused parameters, the strategy's own hook, and signals."""
+"""The guide's script under Lightning: equal bits, unused parameters, the strategy's hook, forks, signals."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integrations.pages import change, read_script, run_on_two_ranks
+from tests.integrations.pages import ROOT, change, read_script, run_on_two_ranks
 
 pytest.importorskip("lightning", reason="lightning is not installed")
+torch = pytest.importorskip("torch", reason="torch is not installed")
 SCRIPT = read_script("lightning-accelerate.md", "train_lightning.py")
 RECORDING = """
 class Recording(wc.Compressor):
@@ -75,6 +79,34 @@ def test_hook_of_the_strategy_is_ignored_on_cpus(tmp_path: Path) -> None:
     assert [steps for steps, _ in run_on_two_ranks(script, tmp_path, "1")] == [0, 0]
 
 
+SAVING = """    def on_train_end(self, trainer, module):
+        trainer.save_checkpoint("forked.ckpt")
+
+"""
+
+
+def test_forked_processes_save_their_residuals_before_they_end(tmp_path: Path) -> None:
+    """A checkpoint that the parent saves later has no residuals, as the page says."""
+    script = change(
+        SCRIPT,
+        ('strategy="ddp"', 'strategy="ddp_fork"'),
+        ("    def state_dict(self):", f"{SAVING}    def state_dict(self):"),
+    )
+    (tmp_path / "forking.py").write_text(script, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "forking.py", "2"], cwd=tmp_path, env=env, timeout=240, check=True)
+    keys = {}
+    for name in ("forked", "last"):
+        state = torch.load(tmp_path / f"{name}.ckpt", weights_only=True)
+        keys[name] = list(state["callbacks"]["Compression"])
+    assert keys == {
+        "forked": ["wirecodec rank 0 of 2", "wirecodec rank 1 of 2"],
+        "last": ["wirecodec rank 0 of 1"],
+    }
+    resumed = run_on_two_ranks(SCRIPT, tmp_path, "4", "forked.ckpt")
+    assert resumed == run_on_two_ranks(SCRIPT, tmp_path, "4")
+
+
 SLURM = """
 import os
 names = {"PROCID": os.environ["RANK"], "LOCALID": os.environ["RANK"], "NODEID": "0", "NTASKS": "2"}
@@ -99,23 +131,26 @@ Channel.gather = gather
 """
 
 
-@pytest.mark.parametrize("name", ["SIGUSR1", "SIGTERM"])
-def test_a_signal_of_slurm_to_one_rank_in_an_exchange(name: str, tmp_path: Path) -> None:
-    """All ranks save after the step, and stop; a resumed run has the bits of one without a signal.
-
-    An epoch is one step.
-    """
-    (tmp_path / "requeue.py").write_text(read_script("lightning-accelerate.md", "requeue.py"))
-    script = change(
+def make_slurm_script(*, auto_requeue: bool, callbacks: str) -> str:
+    """Return the guide's script for SLURM; an epoch is one step. STEP and KIND are left to be replaced."""
+    return change(
         SCRIPT,
         ("import torch\n", f"{SLURM}import torch\n"),
         ("batch_size=16", "batch_size=128"),
-        ("accumulate_grad_batches=2", "plugins=SLURMEnvironment(auto_requeue=False)"),
-        ("[Compression(compressor)]", "[Compression(compressor), SaveOnSignal('signal.ckpt')]"),
+        ("accumulate_grad_batches=2", f"plugins=SLURMEnvironment(auto_requeue={auto_requeue})"),
+        ("[Compression(compressor)]", f"[{callbacks}]"),
         ('    trainer.save_checkpoint("last.ckpt")\n', ""),
         ("    trainer = lightning", "    globals()['compressor'] = compressor\n    trainer = lightning"),
         ("main(int(", f"{SIGNAL}\nmain(int("),
     )
+
+
+@pytest.mark.parametrize(("name", "auto_requeue"), [("SIGUSR1", True), ("SIGTERM", False)])
+def test_a_signal_of_slurm_to_one_rank_in_an_exchange(name: str, auto_requeue: bool, tmp_path: Path) -> None:
+    """All ranks save after the step, and stop; a resumed run has the bits of one without a signal."""
+    (tmp_path / "requeue.py").write_text(read_script("lightning-accelerate.md", "requeue.py"))
+    callbacks = "Compression(compressor), SaveOnSignal('signal.ckpt')"
+    script = make_slurm_script(auto_requeue=auto_requeue, callbacks=callbacks)
     signalled = change(script, ("STEP", "5"), ("KIND", name))
     script = change(script, ("STEP", "-1"), ("KIND", name))
     stopped = run_on_two_ranks(signalled, tmp_path, "12")
@@ -125,3 +160,14 @@ def test_a_signal_of_slurm_to_one_rank_in_an_exchange(name: str, tmp_path: Path)
     resumed = run_on_two_ranks(script, tmp_path, "12", "signal.ckpt")
     assert resumed == run_on_two_ranks(script, tmp_path, "12")
     assert [steps for steps, _ in resumed] == [12, 12]
+
+
+def test_lightning_s_own_handler_writes_no_checkpoint(tmp_path: Path) -> None:
+    """The page says so; if this fails, Lightning has changed, and the callback is not needed any more."""
+    (tmp_path / "requeue.py").write_text(read_script("lightning-accelerate.md", "requeue.py"))
+    script = make_slurm_script(auto_requeue=True, callbacks="Compression(compressor)")
+    script = change(script, ("STEP", "1"), ("KIND", "SIGUSR1"), ("\nmain(int(", "\ntry:\n    main(int("))
+    script += "except co.CollectiveError as error:\n    print('reason', error.reason)\n"
+    with pytest.raises(AssertionError, match="reason nested"):  # there is no line of a training that ended
+        run_on_two_ranks(script, tmp_path, "4")
+    assert not list(tmp_path.glob("*.ckpt"))

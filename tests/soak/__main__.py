@@ -59,6 +59,7 @@ class Seen(NamedTuple):
         digest: of the means.
         steps: number of those that count.
         report: of the link.
+        counts: whether the gradients of the rank are in the means.
         is_closed: whether the link is.
         calls: of this step.
         place: where a fault has raised.
@@ -68,6 +69,7 @@ class Seen(NamedTuple):
     digest: str
     steps: int
     report: object
+    counts: bool
     is_closed: bool
     calls: int
     place: str
@@ -124,7 +126,7 @@ class Soak:
         ]
         self.dtypes = [self.random.choice(DTYPES) for _ in self.shapes]
         self.subjects: dict[Key, Subject] = {}
-        self.steps = self.failed = 0
+        self.steps = self.failed = self.late = 0
 
     def step(self) -> None:
         """Take one step of a random method, with or without a fault, and compare the ranks."""
@@ -200,8 +202,10 @@ class Soak:
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(means[k]).tobytes() for k in sorted(means)))
         steps, link = subject.method.steps(subject.one), subject.link
         place = ", ".join(places)
-        own = Seen(verdict, digest.hexdigest(), steps, link.report(), link.is_closed, calls, place)
+        report, counts = link.report(), link.counts()
+        own = Seen(verdict, digest.hexdigest(), steps, report, counts, link.is_closed, calls, place)
         seen: list[Seen] = self.side.allgather(own)
+        self.late += not all(one.counts for one in seen)
         names = [name for name, one in FAULTS.items() if one is fault]
         where = f"step {self.steps}, {key[0]}, {self.shapes[key[1]]}, {names} of rank {faulty}: {seen}"
         judge(seen, faulty, fault, subject, where, is_after_break=is_after_break)
@@ -241,6 +245,8 @@ class Soak:
 
     def add(self, subject: Subject, gradients: Any, means: dict[str, Any], is_ok: list[bool]) -> None:
         """Count a step; a rank that has lost the means gets those of another one."""
+        if not subject.link.counts():
+            gradients = {name: np.zeros(x.shape) for name, x in gradients.items()}
         if not all(is_ok) and any(is_ok):
             means = self.side.bcast(means, is_ok.index(True))
         if any(is_ok):
@@ -375,7 +381,8 @@ def run(soak: Soak, seconds: float) -> None:
     everyone = soak.side.gather(grown)
     if soak.rank == 0:
         assert everyone is not None
-        print(f"{soak.steps} steps, {soak.failed} of them with an error, which one rank or all have raised")
+        print(f"{soak.steps} steps, {soak.failed} of them with an error, which one rank or all have raised,")
+        print(f"{soak.late} of them without a rank or more")
         print("growth of memory, files and threads:", everyone)
         left = [path for path in soak.world.folder.rglob(".*.tmp") if path.name != ".tmp"]
         assert not left, f"temporary files: {left}"

@@ -205,6 +205,8 @@ FAULTS: dict[str, Fault] = {
     "interrupt": Fault(around=_interrupt, breaks=True),
     "nested": Fault(around=_nest),
     "garbage": Fault(prepare=_of_store(store_faults.plant), fits=_is_store),
+    "rewritten": Fault(around=_of_store(store_faults.rewrite), fits=_is_store),
+    "full disk": Fault(around=_of_store(store_faults.fill), fits=_is_store),
     "requests fail": Fault(around=_of_store(store_faults.fail), fits=_is_store),
     "denied": Fault(around=_of_store(store_faults.deny), breaks=True, fits=_is_store),
     "fork": Fault(around=_of_store(store_faults.fork), fits=_is_store),

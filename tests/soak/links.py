@@ -47,6 +47,10 @@ class Link(Protocol):
         """Return what all ranks have alike after a call."""
         ...
 
+    def counts(self) -> bool:
+        """Return whether the gradients of this rank are in the result of the last call."""
+        ...
+
     def compare(self, verdict: str) -> str:
         """Return the part of a verdict that all ranks have alike."""
         ...
@@ -76,6 +80,9 @@ class ChannelLink:
 
     def report(self) -> object:
         return None
+
+    def counts(self) -> bool:
+        return True
 
     def compare(self, verdict: str) -> str:
         return verdict
@@ -107,6 +114,9 @@ class SitesLink:
     def report(self) -> object:
         return None
 
+    def counts(self) -> bool:
+        return True
+
     def compare(self, verdict: str) -> str:
         return (
             "ok" if verdict == "ok" else "failed"
@@ -127,11 +137,13 @@ class StoreLink:
     Attributes:
         folder: of the run.
         faults: of the requests of this rank.
+        ranks: number of those in the run.
     """
 
     comm: co.StoreComm
     folder: Path
     faults: Faults
+    ranks: int
     is_closed: bool = False
 
     def mark(self) -> Any:
@@ -143,6 +155,10 @@ class StoreLink:
     def report(self) -> object:
         last = self.comm.last
         return None if last is None else (last.number, last.members)
+
+    def counts(self) -> bool:
+        last = self.comm.last
+        return last is not None and self.comm.name in last.members
 
     def compare(self, verdict: str) -> str:
         return verdict
@@ -208,19 +224,26 @@ class World:
     def _is_closed(self) -> bool:
         return self.channel.is_closed or self.sites.is_closed
 
-    def connect(self, run: str) -> StoreLink:
-        """Connect this rank to a run, which it continues if there is one."""
-        name, url = f"r{self.rank}", str(self.folder / "runs")
-        comm = co.StoreComm(url, run, name, quorum=self.size, resume=True, **STORE)
+    def connect(self, run: str, missing: int = 0) -> StoreLink:
+        """Connect this rank to a run, which it continues if there is one.
+
+        Args:
+            run: name of it.
+            missing: number of ranks without which a round is decided.
+        """
+        name, url, quorum = f"r{self.rank}", str(self.folder / "runs"), self.size - missing
+        comm = co.StoreComm(url, run, name, quorum=quorum, resume=True, **STORE)
         files: Any = comm._place.files
         files._folder = FaultyFolder(files._folder, self.faults)
-        return StoreLink(comm, self.folder / "runs" / run, self.faults)
+        comm.locate()
+        self.side.Barrier()  # otherwise a rank could begin after the first round
+        return StoreLink(comm, self.folder / "runs" / run, self.faults, self.size)
 
     def connect_alone(self, run: str) -> StoreLink:
         """Connect this rank to a run of its own."""
         url, run = str(self.folder / "alone"), f"{run}-r{self.rank}"
         comm = co.StoreComm(url, run, "a", quorum=1, resume=True, **STORE)
-        return StoreLink(comm, self.folder, self.faults)
+        return StoreLink(comm, self.folder, self.faults, 1)
 
     @contextmanager
     def impatient(self, link: Link) -> Iterator[None]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import collectives as co
 import wirecodec as wc
 from collectives.sums.pieces import assign_ranges
-from tests.soak.links import Connect, Link, World
+from tests.soak.links import Connect, Link, StoreLink, World
 
 __all__ = ["METHODS", "Method", "Track"]
 
@@ -178,10 +178,15 @@ class _Ranged:
 
 
 class _Summer:
-    """Compressor over a store, each of whose rounds sums the gradients of all ranks."""
+    """Compressor over a store, each of whose rounds sums the gradients of its members."""
 
     def __init__(self, link: Link) -> None:
-        self.comm, self.compressor = link.comm, wc.Compressor("topk(0.2) | rice | raw")
+        assert isinstance(link, StoreLink)
+        self.ranks, self.comm, self.compressor = (
+            link.ranks,
+            link.comm,
+            wc.Compressor("topk(0.2) | rice | raw"),
+        )
         self.latest, self.rounds = -1, 0
         self.residual = self.compressor.residual
         self.state_dict, self.load_state_dict = self.compressor.state_dict, self.compressor.load_state_dict
@@ -195,7 +200,7 @@ class _Summer:
 
     def sum(self, gradients: Named) -> Mapping[str, Any]:
         sums = co.allreduce(self.comm, gradients, self.compressor, op="sum")
-        return {name: x.astype("f8") / self.comm.rules.quorum for name, x in sums.items()}
+        return {name: x.astype("f8") / self.ranks for name, x in sums.items()}
 
 
 class _Peer:
@@ -293,6 +298,10 @@ def _over_store(world: World, run: str) -> Link:
     return world.connect(run)
 
 
+def _over_store_without_one(world: World, run: str) -> Link:
+    return world.connect(run, missing=1)
+
+
 METHODS: dict[str, Method] = {
     "topk": _compressed("topk(0.2) | rice | raw"),
     "topk dense": _compressed("topk(0.2) | rice | raw", call={"algorithm": "dense"}),
@@ -326,6 +335,9 @@ METHODS: dict[str, Method] = {
     "sites, clt-k": _over_sites(lambda: co.CLTk(0.2), _averaged_by_itself),
     "sites, ok-topk": _over_sites(lambda: co.OkTopK("topk(0.2) | rice | qsgd"), _averaged_by_itself),
     "store": Method(_Summer, lambda one, comm, gradients: one.sum(gradients), connect=_over_store),
+    "store, late": Method(
+        _Summer, lambda one, comm, gradients: one.sum(gradients), connect=_over_store_without_one
+    ),
     "store, local updates": Method(
         _Peer,
         lambda one, comm, gradients: one.exchange(),

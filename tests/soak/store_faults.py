@@ -1,11 +1,13 @@
-"""Faults of a store in the soak: garbage in the folder of a run, requests that fail, and a fork."""
+"""Faults of a store in the soak: garbage, rewritten objects, requests that fail, a full disk, and a fork."""
 
 from __future__ import annotations
 
 import errno
 import os
 import random
+import resource
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,11 +22,13 @@ from collectives.store.members import Accepted, Members
 from tests.collectives.store.stores import local_store
 from tests.soak.links import StoreLink
 
-__all__ = ["deny", "fail", "fork", "plant"]
+__all__ = ["deny", "fail", "fill", "fork", "plant", "rewrite"]
 
 ODD_NAMES = ("r1.\n", "r1.\udcff", ".tmp", "x" * 255, "members.1", "members.\u0663\u0662", "r1.%00")
 NUMBERS = errno.EIO, errno.ENOSPC, errno.ETIMEDOUT, errno.ESTALE
 CHILD_SECONDS = 30.0
+SIGNED = 96
+"""Bytes of the digest and the signature at the end of an object, which its name does not cover."""
 
 
 def plant(link: StoreLink, draw: random.Random, ranks: int) -> None:
@@ -66,6 +70,55 @@ def deny(link: StoreLink, draw: random.Random, ranks: int) -> Iterator[None]:
         yield
     finally:
         link.faults.hook = None
+
+
+@contextmanager
+def rewrite(link: StoreLink, draw: random.Random, ranks: int) -> Iterator[None]:
+    """Rewrite contributions while peers read them; in the end, only their signatures are others."""
+    number, ends = link.comm.locate(), threading.Event()
+
+    def run() -> None:
+        while not ends.is_set():
+            for path in link.folder.glob(f"{path_of_round(number)}/r?.*"):
+                with suppress(FileNotFoundError):
+                    _rewrite(path, draw)
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def _rewrite(path: Path, draw: random.Random) -> None:
+    """Write other bytes into an object for a moment, and leave others in its signature."""
+    if path.is_symlink() or not path.is_file():
+        return
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(_flip(draw, data)[: len(data)])
+        file.flush()
+        time.sleep(draw.uniform(0, 0.02))
+        file.seek(0)
+        file.write(data[:-SIGNED] + draw.randbytes(SIGNED)[: len(data)])
+
+
+@contextmanager
+def fill(link: StoreLink, draw: random.Random, ranks: int) -> Iterator[None]:
+    """Let writes break off in the middle of a file for some time, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (draw.randrange(300), before[1]))
+    timer = threading.Timer(draw.uniform(0.05, 0.6), resource.setrlimit, (resource.RLIMIT_FSIZE, before))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @contextmanager
