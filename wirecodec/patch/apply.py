@@ -14,7 +14,8 @@ from wirecodec.container.reader import blob_size
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.patch import digest
-from wirecodec.patch.diff import compare, write
+from wirecodec.patch.compare import compare
+from wirecodec.patch.diff import write
 from wirecodec.patch.prepared import PreparedPatch, prepare_replacement
 from wirecodec.patch.reading import prepare
 from wirecodec.patch.shared import explain_shared

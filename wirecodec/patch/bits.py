@@ -78,8 +78,18 @@ class Forms(Protocol):
         """
         ...
 
-    def find_changes(self, old: Any, new: Any, *, digests: bool) -> tuple[Changes, tuple[int, int]]:
-        """Find the elements that differ, and add up the mixed words of both, or return 0 if not wanted."""
+    def find_changes(
+        self, olds: Sequence[Any], news: Sequence[Any], *, digests: bool
+    ) -> tuple[Changes, Array, Array]:
+        """Find the elements that differ in pairs of arrays, and add up the mixed words of each.
+
+        Args:
+            olds, news: (size,) unsigned each, of one type; those of a pair have one size.
+            digests: whether to add up; the sums are 0 otherwise.
+
+        Returns the changes of all pairs, with positions in their own array; (n + 1,) i64, the first change of
+        each pair, and r; and (2, n) u64, the sums of the old and of the new arrays.
+        """
         ...
 
     def take(self, bits: Any, indices: Array) -> Array:
@@ -154,3 +164,9 @@ class Bits:
     def copy_to_host(self) -> Array:
         """Return the elements on the host."""
         return self.forms.copy_to_host(self.bits)
+
+
+def join_changes(parts: Sequence[Sequence[Array]]) -> Changes:
+    """Join changes that follow each other."""
+    indices, olds, news = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+    return indices, olds, news

@@ -22,7 +22,7 @@ from wirecodec.gpu.arrays import concatenate
 from wirecodec.kernels.cuda import device as devices
 from wirecodec.kernels.cuda import digest, elements, positions
 from wirecodec.kernels.scale import Scale
-from wirecodec.patch.bits import Bits, Changes, Elements
+from wirecodec.patch.bits import Bits, Changes, Elements, join_changes
 from wirecodec.patch.digest import MASK, sum_touched
 from wirecodec.tensors import as_device_flat, is_torch
 
@@ -104,13 +104,19 @@ class GpuForms:
         )
         return values, sum_touched(starts, cuts, indices, values)
 
-    def find_changes(self, old: Any, new: Any, *, digests: bool) -> tuple[Changes, tuple[int, int]]:
-        """Find the elements that differ, in one reading of both arrays."""
+    def find_changes(
+        self, olds: Sequence[Any], news: Sequence[Any], *, digests: bool
+    ) -> tuple[Changes, Array, Array]:
+        """Find the elements that differ, in one reading of the arrays."""
+        parts, cuts, sums = [], [0], []
         with devices.device_numbered(self.number) as device:
-            indices, sums = digest.find_changes(device, old, new, digests=digests)
-            own = (elements.gather(device, bits, indices) for bits in (old, new))
-            olds, news = (_fetch(device, x) for x in own)
-            return (_fetch(device, indices), olds, news), sums
+            for pair in zip(olds, news, strict=True):
+                indices, totals = digest.find_changes(device, *pair, digests=digests)
+                own = (elements.gather(device, bits, indices) for bits in pair)
+                parts.append([_fetch(device, x) for x in (indices, *own)])
+                cuts.append(cuts[-1] + int(indices.size))
+                sums.append(totals)
+        return join_changes(parts), np.array(cuts), np.array(sums, np.uint64).T
 
     def take(self, bits: Any, indices: Array) -> Array:
         """Copy some elements to the host."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import UNSIGNED, Array, read_only
+from wirecodec.arrays import UNSIGNED, Array, addresses_of, read_only
 from wirecodec.kernels.scale import Scale
 from wirecodec.kernels.scratch import borrow
 from wirecodec.patch import digest
-from wirecodec.patch.bits import Bits, Changes, Elements
+from wirecodec.patch.bits import Bits, Changes, Elements, join_changes
 from wirecodec.tensors import as_elements, as_target, is_torch
 
 MAX_JOINED = 2**23
@@ -75,23 +75,28 @@ class HostForms:
         """Return some elements, and their sums."""
         return digest.take_touched(parts, starts, cuts, indices)
 
-    def find_changes(self, old: Array, new: Array, *, digests: bool) -> tuple[Changes, tuple[int, int]]:
-        """Find the elements that differ, in one reading of both arrays."""
+    def find_changes(
+        self, olds: Sequence[Array], news: Sequence[Array], *, digests: bool
+    ) -> tuple[Changes, Array, Array]:
+        """Find the elements that differ, in one reading of the arrays."""
         from wirecodec.kernels.cpu.patch import digest as kernels
 
-        one, other = (x.view(np.uint8) if digests else x.view(np.uint8)[:0] for x in (old, new))
-        parts, state, at = [], np.zeros(3, np.uint64), 0
+        kind, n = olds[0].dtype, len(olds)
+        addresses, sizes = (
+            np.stack([addresses_of(olds), addresses_of(news)]),
+            np.array([x.size for x in olds]),
+        )
+        place, counts, sums = np.zeros(2, np.int64), np.zeros(n, np.int64), np.zeros((2, n), np.uint64)
+        parts, nothing = [], np.empty(0, np.uint8)
         with borrow("changes", (3, _AT_ONCE), np.uint64) as memory:
             found = memory[0].view(np.uint32)[:_AT_ONCE]
-            olds, news = (row.view(old.dtype)[:_AT_ONCE] for row in memory[1:])
-            while at < old.size:
-                state[0] = 0
-                at = int(kernels.find_changes(old, new, one, other, at, found, olds, news, state))
-                parts.append([x[: int(state[0])].copy() for x in (found, olds, news)])
-        if not parts:
-            parts.append([np.empty(0, x.dtype) for x in (found, olds, news)])
-        indices, olds, news = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
-        return (indices, olds, news), (int(state[1]), int(state[2]))
+            before, after = (row.view(kind)[:_AT_ONCE] for row in memory[1:])
+            while place[0] < n:
+                r = kernels.find_changes(
+                    addresses, sizes, int(digests), place, nothing, found, before, after, counts, sums
+                )
+                parts.append([x[:r].copy() for x in (found, before, after)])
+        return join_changes(parts), np.append(0, np.cumsum(counts)), sums
 
     def take(self, bits: Array, indices: Array) -> Array:
         """Return some elements."""
