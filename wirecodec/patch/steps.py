@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from itertools import pairwise
+from functools import cache
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes
+from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import STEP_BITS, STEP_SYMBOLS
 from wirecodec.limits import DecodeLimits
@@ -23,39 +23,26 @@ MAX_CONTEXTS, LANES, LEAST_OF_LANES = 16, 4, 256
 TOTAL = 1 << STEP_BITS
 
 
-def _entropies(counts: Array) -> Array:
-    """Return the bits of the symbols and of the table of each row of (rows, symbols) i64."""
-    found = counts.astype(np.float64)
-    n = found.sum(axis=1)
-    bits = n * np.log2(n) - (found * np.log2(np.maximum(found, 1))).sum(axis=1)
-    costs: Array = bits + 8 + 10 * (counts > 0).sum(axis=1)
-    return costs
+@cache
+def _logarithms() -> Array:
+    """Return log2(1 + i / 2^12) in units of 2^-32: (2^12 + 1,) u64."""
+    return read_only(np.rint(np.log2(1 + np.arange(2**12 + 1) / 2**12) * 2**32).astype(np.uint64))
 
 
 def choose_contexts(counts: Array) -> Array:
     """Join neighbouring rows to contexts while that saves bits.
 
     Args:
-        counts: (rows, symbols) i64.
+        counts: (rows, symbols) i64, of which some are not 0.
 
     Returns the first row of each context, (n,) ascending from 0.
     """
-    used = np.flatnonzero(counts.any(axis=1))
-    groups = counts[used][:, counts.any(axis=0)]
-    starts, costs = used.tolist(), _entropies(groups).tolist()
-    joined = _entropies(groups[:-1] + groups[1:]).tolist()
-    while joined:
-        saved = [a + b + 16 - c for (a, b), c in zip(pairwise(costs), joined, strict=True)]
-        at = max(range(len(saved)), key=saved.__getitem__)
-        if saved[at] <= 0 and len(groups) <= MAX_CONTEXTS:
-            break
-        groups[at] += groups[at + 1]
-        groups = np.delete(groups, at + 1, axis=0)
-        costs[at : at + 2] = [joined.pop(at)]
-        del starts[at + 1]
-        first, last = max(at - 1, 0), min(at + 1, len(joined))
-        joined[first:last] = _entropies(groups[first:last] + groups[first + 1 : last + 1]).tolist()
-    return np.array([0, *starts[1:]], np.int64)
+    from wirecodec.kernels.cpu.patch import contexts as kernels
+
+    starts = np.empty(counts.shape[0], np.int64)
+    found = starts[: kernels.join_rows(counts.copy(), MAX_CONTEXTS, _logarithms(), starts)]
+    found[0] = 0
+    return found
 
 
 def normalise(counts: Array) -> Array:
