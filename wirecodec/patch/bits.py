@@ -49,6 +49,10 @@ class Forms(Protocol):
         """Add up the mixed words of the elements (formats/spec/patch.md, "Digests")."""
         ...
 
+    def sum_arrays(self, parts: Sequence[Any]) -> Array:
+        """Add up the mixed words of the elements of each array: (n,) u64."""
+        ...
+
     def join_summed(self, parts: Sequence[Any]) -> AbstractContextManager[tuple[Any, Array]]:
         """Lend the elements as ``join`` does, and the sums of the mixed words of each part, (n,) u64."""
         ...
@@ -100,8 +104,16 @@ class Forms(Protocol):
         """Replace the elements at (r,) u32 positions."""
         ...
 
-    def exchange(self, bits: Any, indices: Array, values: Array, olds: Array) -> None:
-        """Replace the elements at (r,) u32 positions; write those before into ``olds``."""
+    def exchange(
+        self, parts: Sequence[Any], indices: Sequence[Array], values: Sequence[Array], olds: Array
+    ) -> None:
+        """Replace elements of some arrays, one array after another; after an exception, all are as they were.
+
+        Args:
+            parts: the arrays, of one type.
+            indices, values: positions and new bits, (r,) u32 and (r,) unsigned for each.
+            olds: (all r,) unsigned, written: the elements before.
+        """
         ...
 
     def count_rows(self, bits: Any, shift: int, step: int, rows: int) -> Array:
@@ -156,10 +168,6 @@ class Bits:
     def scatter(self, indices: Array, values: Array) -> None:
         """Replace the elements at (r,) u32 positions, in memory that can be written."""
         self.forms.scatter(self.bits, indices, values)
-
-    def exchange(self, indices: Array, values: Array, olds: Array) -> None:
-        """Replace the elements at (r,) u32 positions; write those before into ``olds``."""
-        self.forms.exchange(self.bits, indices, values, olds)
 
     def copy_to_host(self) -> Array:
         """Return the elements on the host."""

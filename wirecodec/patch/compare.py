@@ -13,14 +13,12 @@ from wirecodec.container import extension_writer as ext
 from wirecodec.errors import EncodeError
 from wirecodec.patch import digest
 from wirecodec.patch.bits import Bits, Changes, Forms
-from wirecodec.patch.states import Kind, bring_together, kind_of, read_bits
+from wirecodec.patch.states import Kind, bring_together, divide, kind_of, read_bits
 from wirecodec.patch.threads import map_in_threads
 
 Progress: TypeAlias = Callable[[float], object]
 """Function that is called with the completed fraction of the work."""
 MAX_SIZE = 2**32
-_BATCH = 2**22
-"""Bytes of the tensors that are compared together."""
 _NOTHING = np.empty(0, np.uint8)
 
 
@@ -115,7 +113,7 @@ def compare(
     """
     found, total = Difference(), 0
     names = sorted({*old, *new}, key=_order)
-    batches = list(_divide(names, old, new))
+    batches = divide(names, {**old, **new})
     every = map_in_threads(
         lambda batch: _compare_batch(batch, old, new, touched=touched, sealed=sealed), batches
     )
@@ -145,20 +143,6 @@ def _order(name: Any) -> bytes:
     if len(encoded) > 65_535:
         raise EncodeError(f"name {name[:20]!r}… has {len(encoded)} bytes; it must have at most 65535")
     return encoded
-
-
-def _divide(names: Sequence[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Divide names into batches, of tensors of up to ``_BATCH`` bytes or of one."""
-    batch, filled = list[str](), 0
-    for name in names:
-        size = getattr(new[name] if name in new else old[name], "nbytes", 0)
-        if batch and filled + size > _BATCH:
-            yield batch
-            batch, filled = [], 0
-        batch.append(name)
-        filled += size
-    if batch:
-        yield batch
 
 
 def _compare_batch(

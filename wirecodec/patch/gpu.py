@@ -74,10 +74,14 @@ class GpuForms:
         with devices.device_numbered(self.number) as device:
             return digest.sum_words(device, bits)
 
+    def sum_arrays(self, parts: Sequence[Any]) -> Array:
+        """Add up the mixed words of each."""
+        return np.array([self.sum_elements(part) for part in parts], np.uint64)
+
     @contextmanager
     def join_summed(self, parts: Sequence[Any]) -> Iterator[tuple[Any, Array]]:
         """Lend elements as one array, and their sums."""
-        sums = np.array([self.sum_elements(part) for part in parts], np.uint64)
+        sums = self.sum_arrays(parts)
         with self.join(parts) as joined:
             yield joined, sums
 
@@ -128,10 +132,21 @@ class GpuForms:
         with devices.device_numbered(self.number, follows_torch=True) as device:
             elements.replace(device, bits, device.put(indices), device.put(values))
 
-    def exchange(self, bits: Any, indices: Array, values: Array, olds: Array) -> None:
-        """Replace some elements, and write those before."""
-        olds[...] = self.take(bits, indices)
-        self.scatter(bits, indices, values)
+    def exchange(
+        self, parts: Sequence[Any], indices: Sequence[Array], values: Sequence[Array], olds: Array
+    ) -> None:
+        """Replace some elements of each array."""
+        before = [self.take(*each) for each in zip(parts, indices, strict=True)]
+        np.concatenate(before, out=olds)
+        done = 0
+        try:
+            for each in zip(parts, indices, values, strict=True):
+                self.scatter(*each)
+                done += 1
+        except BaseException:
+            for i in reversed(range(done)):
+                self.scatter(parts[i], indices[i], before[i])
+            raise
 
     def count_rows(self, bits: Any, shift: int, step: int, rows: int) -> Array:
         """Count the rows of elements."""

@@ -58,12 +58,16 @@ class HostForms:
     def join_summed(self, parts: Sequence[Array]) -> Iterator[tuple[Array, Array]]:
         """Lend elements as one array, and their sums, in one reading."""
         with _borrow_joined(parts) as out:
-            sums = digest.sum_arrays(parts, out)
+            sums = digest.sum_and_join(parts, out)
             yield read_only(out), sums
 
     def sum_elements(self, bits: Array) -> int:
         """Add up the mixed words."""
         return digest.sum_elements(bits)
+
+    def sum_arrays(self, parts: Sequence[Array]) -> Array:
+        """Add up the mixed words of each."""
+        return digest.sum_arrays(parts)
 
     def add_changes(self, sums: Array, joined: Array, starts: Array, cuts: Array, changes: Elements) -> None:
         """Add changes of the sums."""
@@ -104,13 +108,17 @@ class HostForms:
 
     def scatter(self, bits: Array, indices: Array, values: Array) -> None:
         """Replace some elements."""
-        self.exchange(bits, indices, values, values[:0])
+        self.exchange([bits], [indices], [values], np.empty_like(values))
 
-    def exchange(self, bits: Array, indices: Array, values: Array, olds: Array) -> None:
-        """Replace some elements, and write those before."""
+    def exchange(
+        self, parts: Sequence[Array], indices: Sequence[Array], values: Sequence[Array], olds: Array
+    ) -> None:
+        """Replace some elements of each array, by one call of a kernel."""
         from wirecodec.kernels.cpu.patch import digest as kernels
 
-        kernels.exchange(bits, read_only(indices), read_only(values), olds)
+        counts, sizes = (np.array([x.size for x in each], np.int64) for each in (indices, parts))
+        places, news = (read_only(np.concatenate(each)) for each in (indices, values))
+        kernels.exchange(addresses_of(parts), sizes, np.append(0, np.cumsum(counts)), places, news, olds)
 
     def count_rows(self, bits: Array, shift: int, step: int, rows: int) -> Array:
         """Count the rows of elements."""

@@ -67,33 +67,6 @@ def _write_table(frequencies: Array) -> bytes:
     return bytes(out)
 
 
-def _read_table(data: bytes, at: int) -> tuple[Array, int]:
-    frequencies = np.zeros(STEP_SYMBOLS, np.uint32)
-    if at >= len(data):
-        raise Malformed("steps-length", "a table runs past the section")
-    n, at = data[at], at + 1
-    if n > STEP_SYMBOLS:
-        raise Invalid("steps-table", f"a table of {n} symbols")
-    for symbol in range(n):
-        more = at < len(data) and data[at] >= 128
-        if at + more >= len(data):
-            raise Malformed("steps-length", "a table runs past the section")
-        frequencies[symbol] = (data[at] & 127) | (data[at + 1] << 7) if more else data[at]
-        if more and not 0 < data[at + 1] <= 32:
-            raise Invalid("steps-table", "a frequency is not in its shortest form, or above 4096")
-        at += 1 + more
-    if int(frequencies.sum()) != TOTAL or not frequencies[n - 1]:
-        raise Invalid("steps-table", "the frequencies do not add up to 4096, or the last one is 0")
-    return frequencies, at
-
-
-def _tables(frequencies: Array) -> tuple[Array, Array]:
-    """Return cumulative frequencies, and the symbol of each place, of (contexts, symbols)."""
-    cumulative = (np.cumsum(frequencies, axis=1) - frequencies).astype(np.uint32)
-    symbols = np.stack([np.repeat(np.arange(row.size, dtype=np.uint8), row) for row in frequencies])
-    return cumulative, symbols
-
-
 def _contexts_of_rows(starts: Array, rows: int) -> Array:
     """Return the context of each row."""
     return (np.searchsorted(starts, np.arange(rows), side="right") - 1).astype(np.uint8)
@@ -115,7 +88,7 @@ def encode(olds: Array, new: Array, *, signed: bool, shift: int | None) -> Bytes
     kernels.find_steps(olds, new, int(signed), shift or 0, steps, rows, counts)
     starts = choose_contexts(counts)
     frequencies = np.stack([normalise(part.sum(axis=0)) for part in np.split(counts, starts[1:])])
-    cumulative, _ = _tables(frequencies)
+    cumulative = (np.cumsum(frequencies, axis=1) - frequencies).astype(np.uint32)
     wide = 3 + int(steps.max() >> np.uint64(40) > 0) * 3
     states = np.empty(LANES if new.size >= LEAST_OF_LANES else 1, np.uint64)
     words = np.empty(wide * new.size + 16, np.uint32)
@@ -156,27 +129,25 @@ def decode(section: Bytes, olds: Array) -> Array:
     width = 8 * olds.itemsize
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("steps-length", f"a section of {section.size} bytes")
-    data = section.tobytes()
-    reserved, flags, shift, n = HEAD.unpack_from(data)
+    reserved, flags, shift, n = HEAD.unpack(section[: HEAD.size].tobytes())
     fits = (1 < n <= MAX_CONTEXTS and is_shift(width, shift)) or (n, shift) == (1, 0)
     if reserved or flags > 3 or not fits:
         raise Malformed("steps-head", "the section's head is not valid")
     at = HEAD.size + 2 * (n - 1)
-    if at > len(data):
+    if at > section.size:
         raise Malformed("steps-length", f"a section of {section.size} bytes")
     rows = count_rows(width, shift) if n > 1 else 1
-    starts = np.append(0, np.frombuffer(data, "<u2", n - 1, HEAD.size)).astype(np.int64)
+    starts = np.append(0, section[HEAD.size : at].view("<u2")).astype(np.int64)
     if (np.diff(starts) <= 0).any() or starts[-1] >= rows:
         raise Invalid("steps-contexts", "the contexts do not ascend, or are beyond the rows")
-    found = []
-    for _ in range(n):
-        table, at = _read_table(data, at)
-        found.append(table)
+    frequencies, cumulative = np.empty((2, n, STEP_SYMBOLS), np.uint32)
+    symbols = np.empty((n, TOTAL), np.uint8)
+    at = kernels.read_tables(read_only(section), at, frequencies, cumulative, symbols)
+    if at == kernels.FAULT:
+        raise Invalid("steps-table", "a table has too many symbols, or frequencies that are not valid")
     end = at + -at % 4
-    if end > len(data) or any(data[at:end]):
+    if at == kernels.SHORT or end > section.size or section[at:end].any():
         raise Malformed("steps-length", "the section ends within its head, or padding is not zero")
-    frequencies = np.stack(found)
-    cumulative, symbols = _tables(frequencies)
     values = np.empty_like(olds)
     contexts = _contexts_of_rows(starts, rows)
     words, states = section[end:].view(np.uint32), np.empty(LANES if flags & 2 else 1, np.uint64)

@@ -13,7 +13,7 @@ from wirecodec.kernels.cpu.simd.words import leading_zeros
 
 U64 = np.uint64
 FRACTION, PIECES = U64(32), U64(12)
-"""Bits of a fraction of a bit; and of a number after its first one, by which the table of logarithms is read."""
+"""Bits of a fraction of a bit; and those after the first one of a number, of which a table has logarithms."""
 OF_TABLE, OF_SYMBOL, OF_CONTEXT = 8 << 32, 10 << 32, 16 << 32
 """Bits of a table, of each of its frequencies, and of a further context, about."""
 

@@ -92,7 +92,7 @@ def digest_arrays(addresses: Array, sizes: Array, out: Array, sums: Array) -> No
     Args:
         addresses: (n,) i64, of arrays whose memory begins at a multiple of 8 bytes.
         sizes: (n,) i64, bytes.
-        out: (bytes of all,) u8, written.
+        out: (bytes of all,) u8, written; (0,) for no copy.
         sums: (n,) u64, written.
     """
     at = 0
@@ -100,7 +100,8 @@ def digest_arrays(addresses: Array, sizes: Array, out: Array, sums: Array) -> No
         data, total = view_at(addresses[i], sizes[i], out), U64(0)
         for start in range(0, sizes[i], COPIED):
             stop = min(start + COPIED, sizes[i])
-            copy_bytes(data, start, stop - start, out, at + start)
+            if out.size:
+                copy_bytes(data, start, stop - start, out, at + start)
             first, last = U64(start) >> U64(3), U64(stop + 7) >> U64(3)
             total += add_bytes(addresses[i], sizes[i], first, last, sums, out)
         sums[i] = total
@@ -281,14 +282,21 @@ def digest_pairs(starts: Array, cuts: Array, indices: Array, bits: Array, sums: 
 
 
 @kernel
-def exchange(bits: Array, indices: Array, values: Array, olds: Array) -> None:
-    """Replace elements of (size,) unsigned at (r,) u32 positions by (r,) values.
+def exchange(addresses: Array, sizes: Array, cuts: Array, indices: Array, values: Array, olds: Array) -> None:
+    """Replace elements of some arrays, one array after another.
 
-    The old ones are written into ``olds``, (r,), or are lost if it is (0,).
+    Args:
+        addresses: (n,) i64, of the arrays.
+        sizes: (n,) i64, elements of each.
+        cuts: (n + 1,) i64, first change of each, and r.
+        indices: (r,) u32, positions in the array of each change.
+        values: (r,) unsigned, the new elements.
+        olds: (r,) unsigned, written: the elements before.
     """
     last = U64(indices.size - 1)
-    for k in range(U64(indices.size)):
-        prefetch(bits, np.int64(indices[min(k + AHEAD, last)]), 1)
-        if olds.size:
+    for part in range(sizes.size):
+        bits = view_at(addresses[part], sizes[part], olds)
+        for k in range(U64(cuts[part]), U64(cuts[part + 1])):
+            prefetch(bits, np.int64(indices[min(k + AHEAD, last)]), 1)
             olds[k] = bits[indices[k]]
-        bits[indices[k]] = values[k]
+            bits[indices[k]] = values[k]
