@@ -65,8 +65,9 @@ from wirecodec.patch.apply import check_fits as check_patch_fits
 from wirecodec.patch.apply import commit as commit_patch
 from wirecodec.patch.apply import commit_in_copies, digest_state, prepare_all
 from wirecodec.patch.apply import split as split_patches
-from wirecodec.patch.diff import Difference, check_base
-from wirecodec.patch.diff import compare as compare_states
+from wirecodec.patch.compare import Difference
+from wirecodec.patch.compare import compare as compare_states
+from wirecodec.patch.diff import check_base
 from wirecodec.patch.diff import write as write_patch
 from wirecodec.patch.overlap import Layout, describe_overlap
 from wirecodec.patch.prepared import PreparedPatch, prepare_replacement

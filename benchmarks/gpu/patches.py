@@ -52,7 +52,7 @@ def generate_cases(device: CupyDevice, x: Any) -> Iterator[Case]:
 
 def _find_changes(old: Bits, new: Bits, *, is_encoded: bool) -> Iterator[tuple[int, int, Any, Any]]:
     """Yield the first and the last element of each entry, its positions, and their section or weights."""
-    (indices, olds_of, _), _ = old.forms.find_changes(old.bits, new.bits, digests=True)
+    (indices, olds_of, _), *_ = old.forms.find_changes([old.bits], [new.bits], digests=True)
     for at in range(0, old.bits.size, CHUNK):
         base, stop = old.part(at, at + CHUNK), min(at + CHUNK, old.bits.size)
         own = slice(*np.searchsorted(indices, np.array([at, stop], np.uint32)))

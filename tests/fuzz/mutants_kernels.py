@@ -40,10 +40,10 @@ KERNELS = {
         *("weigh_pairs", "classify", "classify_run", "accumulate", "pick_class", "rise", "slot_of"),
         *("invert_slopes", "find_place", "skip_reaches", "leave", "find_in_span", "read_positions"),
     ),
-    "steps": ("from_step", "add", "read_steps"),
+    "steps": ("from_step", "add", "read_tables", "read_steps"),
     "digest": (
-        *("fold", "add_words", "digest_words", "read_word", "add_data", "digest_arrays", "digest_changes"),
-        *("digest_pairs", "take", "take_arrays", "exchange"),
+        *("mix", "fold", "add_words", "digest_words", "read_word", "add_bytes", "digest_arrays"),
+        *("digest_changes", "take_part", "digest_part", "digest_pairs", "take", "take_arrays", "exchange"),
     ),
 }
 """The modules in the order of their imports, and the functions that readers run."""

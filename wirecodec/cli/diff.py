@@ -57,7 +57,8 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from wirecodec.patch.diff import compare, write  # it imports kernels, which other commands do not need
+    from wirecodec.patch.compare import compare  # it imports kernels, which other commands do not need
+    from wirecodec.patch.diff import write
 
     if options.old == options.new == STANDARD:
         raise ValueError("OLD and NEW are both standard input; name a file")

@@ -14,12 +14,13 @@ from wirecodec.container.reader import blob_size
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.patch import digest
-from wirecodec.patch.diff import compare, write
+from wirecodec.patch.compare import compare
+from wirecodec.patch.diff import write
+from wirecodec.patch.named import sum_named
 from wirecodec.patch.prepared import PreparedPatch, prepare_replacement
 from wirecodec.patch.reading import prepare
 from wirecodec.patch.shared import explain_shared
 from wirecodec.patch.states import read_bits, read_state
-from wirecodec.patch.threads import map_in_threads
 from wirecodec.tensors import as_bytes
 
 
@@ -122,10 +123,7 @@ def check_fits(prepared: PreparedPatch, state: Any, tensors: Mapping[str, Any]) 
 def digest_state(tensors: Mapping[str, Any]) -> int:
     """Return a digest of all tensors with their names, whatever their order."""
 
-    def digest_one(name: str) -> int:
-        return digest.digest_named(name, digest.digest_tensor(read_bits(name, tensors[name])))
-
-    return digest.fold(sum(map_in_threads(digest_one, tensors)) & digest.MASK, len(tensors))
+    return digest.fold(sum_named(tensors, list(tensors)), len(tensors))
 
 
 def _tell(prepared: PreparedPatch) -> None:

@@ -49,6 +49,10 @@ class Forms(Protocol):
         """Add up the mixed words of the elements (formats/spec/patch.md, "Digests")."""
         ...
 
+    def sum_arrays(self, parts: Sequence[Any]) -> Array:
+        """Add up the mixed words of the elements of each array: (n,) u64."""
+        ...
+
     def join_summed(self, parts: Sequence[Any]) -> AbstractContextManager[tuple[Any, Array]]:
         """Lend the elements as ``join`` does, and the sums of the mixed words of each part, (n,) u64."""
         ...
@@ -78,8 +82,18 @@ class Forms(Protocol):
         """
         ...
 
-    def find_changes(self, old: Any, new: Any, *, digests: bool) -> tuple[Changes, tuple[int, int]]:
-        """Find the elements that differ, and add up the mixed words of both, or return 0 if not wanted."""
+    def find_changes(
+        self, olds: Sequence[Any], news: Sequence[Any], *, digests: bool
+    ) -> tuple[Changes, Array, Array]:
+        """Find the elements that differ in pairs of arrays, and add up the mixed words of each.
+
+        Args:
+            olds, news: (size,) unsigned each, of one type; those of a pair have one size.
+            digests: whether to add up; the sums are 0 otherwise.
+
+        Returns the changes of all pairs, with positions in their own array; (n + 1,) i64, the first change of
+        each pair, and r; and (2, n) u64, the sums of the old and of the new arrays.
+        """
         ...
 
     def take(self, bits: Any, indices: Array) -> Array:
@@ -90,8 +104,16 @@ class Forms(Protocol):
         """Replace the elements at (r,) u32 positions."""
         ...
 
-    def exchange(self, bits: Any, indices: Array, values: Array, olds: Array) -> None:
-        """Replace the elements at (r,) u32 positions; write those before into ``olds``."""
+    def exchange(
+        self, parts: Sequence[Any], indices: Sequence[Array], values: Sequence[Array], olds: Array
+    ) -> None:
+        """Replace elements of some arrays, one array after another; after an exception, all are as they were.
+
+        Args:
+            parts: the arrays, of one type.
+            indices, values: positions and new bits, (r,) u32 and (r,) unsigned for each.
+            olds: (all r,) unsigned, written: the elements before.
+        """
         ...
 
     def count_rows(self, bits: Any, shift: int, step: int, rows: int) -> Array:
@@ -147,10 +169,12 @@ class Bits:
         """Replace the elements at (r,) u32 positions, in memory that can be written."""
         self.forms.scatter(self.bits, indices, values)
 
-    def exchange(self, indices: Array, values: Array, olds: Array) -> None:
-        """Replace the elements at (r,) u32 positions; write those before into ``olds``."""
-        self.forms.exchange(self.bits, indices, values, olds)
-
     def copy_to_host(self) -> Array:
         """Return the elements on the host."""
         return self.forms.copy_to_host(self.bits)
+
+
+def join_changes(parts: Sequence[Sequence[Array]]) -> Changes:
+    """Join changes that follow each other."""
+    indices, olds, news = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+    return indices, olds, news

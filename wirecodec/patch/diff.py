@@ -5,9 +5,9 @@ states -> tensors that changed, and their positions -> entries, each by the smal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,80 +21,20 @@ from wirecodec.index.huffman import Huffman
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.limits import DEFAULT_LIMITS
-from wirecodec.patch import digest, positions, steps
+from wirecodec.patch import positions, steps
 from wirecodec.patch.bits import Bits
-from wirecodec.patch.host import HOST
-from wirecodec.patch.states import Kind, bring_together, join, kind_of, read_bits, read_state
+from wirecodec.patch.compare import Change, Difference, Progress, compare, ignore
+from wirecodec.patch.states import join, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.zstd import Zstd
 
-Progress: TypeAlias = Callable[[float], object]
-"""Function that is called with the completed fraction of the work."""
-
 SHARED = 2**22
 """Elements up to which tensors share an entry."""
-MAX_SIZE = 2**32
 BASES = ("read", "unread", "slices")
 """Names of what the readers of a patch read of the old elements."""
 _DENSE = 0.2
 """Share of changed elements from which a coding of all elements is tried, too."""
 _NOTHING = np.empty(0, np.uint8)
-_PROBED = 2**16
-"""Elements that tell whether a tensor may be equal, before its digest is found."""
-
-
-def _ignore(fraction: float) -> None:
-    """Show no progress."""
-
-
-@dataclass(frozen=True, eq=False)
-class Change:
-    """Tensor that differs.
-
-    Attributes:
-        name: of the tensor.
-        old: its old bits; None if it is written whole.
-        new: its new bits.
-        indices: (r,) u32, where they differ; empty if it is written whole.
-        olds, values: (r,) unsigned, the old and the new bits there.
-        digests: of the old and of the new tensor, or of their changed elements.
-        whole: digest of the new tensor; 0 if it is unknown.
-    """
-
-    name: str
-    old: Bits | None
-    new: Bits
-    indices: Array
-    olds: Array
-    values: Array
-    digests: tuple[int, int]
-    whole: int = 0
-
-    @property
-    def kind(self) -> Kind:
-        """Properties of the element type."""
-        return kind_of(self.new.dtype)
-
-
-@dataclass(eq=False)
-class Difference:
-    """Changes between two states, in the order of the names' UTF-8 bytes.
-
-    Attributes:
-        changes: of tensors.
-        removed: {name: digest} of tensors that the new state lacks.
-        unchanged: number of all others.
-        rest: sum of their digests with their names.
-        target: digest of the new state; 0 if it is unknown.
-        seals: {name: digest} of the new state's tensors; empty if they are unknown.
-    """
-
-    changes: list[Change] = field(default_factory=list)
-    removed: dict[str, int] = field(default_factory=dict)
-    unchanged: int = 0
-    rest: int = 0
-    target: int = 0
-    seals: dict[str, int] = field(default_factory=dict)
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", level: int = 3) -> Bytes:
@@ -140,116 +80,8 @@ def check_base(base: str) -> str:
     return base
 
 
-def compare(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    *,
-    touched: bool,
-    sealed: bool = False,
-    seals: Mapping[str, int] | None = None,
-    progress: Progress = _ignore,
-) -> Difference:
-    """Find the changes between two states; a tensor of a device is copied once.
-
-    Args:
-        old: {name: tensor}.
-        new: the same of after.
-        touched: whether readers of the patch look at changed elements alone.
-        sealed: whether to find the digests of the new state and of its tensors.
-        seals: {name: digest} of tensors of the old state that are known; one that has not changed is then
-            found by its digest, without a reading of the old one.
-        progress: is called with the completed fraction.
-    """
-    found, total = Difference(), 0
-    names = sorted({*old, *new}, key=_order)
-    known = seals or {}
-    results = map_in_threads(
-        lambda name: _compare_one(name, old, new, known.get(name), touched=touched, sealed=sealed), names
-    )
-    for number, (name, result) in enumerate(zip(names, results, strict=True), 1):
-        progress(number / len(names))
-        if sealed and name in new:
-            found.seals[name] = result.whole if isinstance(result, Change) else result
-            total += digest.digest_named(name, found.seals[name])
-        if isinstance(result, Change):
-            found.changes.append(result)
-        elif name not in new:
-            found.removed[name] = result
-        elif not touched:
-            found.unchanged += 1
-            found.rest = (found.rest + digest.digest_named(name, result)) & digest.MASK
-    if sealed:
-        found.target = digest.fold(total & digest.MASK, len(new))
-    return found
-
-
-def _order(name: Any) -> bytes:
-    """Return the bytes by which names are sorted. Raises EncodeError for one that containers cannot hold."""
-    try:
-        encoded: bytes = name.encode()
-    except (AttributeError, UnicodeEncodeError):
-        raise EncodeError(f"name is {name!r}; it must be a string of UTF-8") from None
-    if len(encoded) > 65_535:
-        raise EncodeError(f"name {name[:20]!r}… has {len(encoded)} bytes; it must have at most 65535")
-    return encoded
-
-
-def _compare_one(
-    name: str,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    known: int | None,
-    *,
-    touched: bool,
-    sealed: bool,
-) -> Change | int:
-    """Return the change of a tensor, or its digest if it is equal or gone.
-
-    Args:
-        name: of the tensor.
-        old, new, touched, sealed: as of ``compare``.
-        known: digest of the old tensor; None if it is unknown.
-    """
-    before = read_bits(name, old[name]) if name in old else None
-    if name not in new:
-        assert before is not None
-        return digest.digest_tensor(before)
-    after = read_bits(name, new[name])
-    ext.check_shape(after.shape)
-    if after.bits.size >= MAX_SIZE:
-        raise EncodeError(f"it has {after.bits.size} elements; there must be fewer than 2^32", tensor=name)
-    if before is None or (before.dtype, before.shape) != (after.dtype, after.shape):
-        one, other = 0 if before is None else digest.digest_tensor(before), digest.digest_tensor(after)
-        return _replace(name, after, (one, other), other)
-    is_touched = touched and after.dtype.kind != "c"
-    pair = bring_together([before, after])
-    if known is not None and _may_be_equal(*pair) and digest.digest_tensor(pair[1]) == known:
-        return known
-    found, sums = pair[0].forms.find_changes(*(one.bits for one in pair), digests=not is_touched)
-    indices, olds, values = found
-    one, other = (digest.seal(total, after) for total in sums)
-    whole = digest.digest_tensor(after) if is_touched and sealed else other
-    if not indices.size:
-        return whole
-    if after.dtype.kind == "c":
-        return _replace(name, after, (one, other), whole)
-    if is_touched:
-        one, other = (digest.digest_touched(after, indices, x) for x in (olds, values))
-    return Change(name, before, after, indices, olds, values, (one, other), whole)
-
-
-def _may_be_equal(old: Bits, new: Bits) -> bool:
-    """Return whether the first elements of two tensors of the host are equal; False for those of a GPU."""
-    return old.forms is HOST and np.array_equal(old.bits[:_PROBED], new.bits[:_PROBED])
-
-
-def _replace(name: str, after: Bits, digests: tuple[int, int], whole: int) -> Change:
-    """Return the change of a tensor that is written whole."""
-    return Change(name, None, after, _NOTHING, _NOTHING, _NOTHING, digests, whole)
-
-
 def write(
-    found: Difference, *, touched: bool, level: int, for_slices: bool = False, progress: Progress = _ignore
+    found: Difference, *, touched: bool, level: int, for_slices: bool = False, progress: Progress = ignore
 ) -> Bytes:
     """Write a patch of changes.
 

@@ -17,6 +17,8 @@ from wirecodec.patch.bits import Bits
 MASK = 2**64 - 1
 _PIECE = 2**17
 """Words per call of the kernel, so that an interrupt waits for less than a millisecond."""
+_SHORT = 2**16
+"""Bytes up to which arrays share a call of the kernel."""
 
 
 def fold(word: int, number: int) -> int:
@@ -54,7 +56,25 @@ def sum_elements(bits: Array) -> int:
     return (total + sum_words(np.frombuffer(padded, "<u8"), (whole >> 3) + 1)) & MASK
 
 
-def sum_arrays(parts: Sequence[Array], joined: Array) -> Array:
+def sum_arrays(parts: Sequence[Array]) -> Array:
+    """Add up the mixed words of the elements of arrays, each (size,) unsigned: (n,) u64."""
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
+    sums = np.empty(len(parts), np.uint64)
+    short = [i for i, part in enumerate(parts) if part.nbytes <= _SHORT]
+    for at in range(0, len(short), _PIECE * 8 // _SHORT):
+        some = short[at : at + _PIECE * 8 // _SHORT]
+        own, found = [parts[i] for i in some], np.empty(len(some), np.uint64)
+        sizes = np.array([part.nbytes for part in own], np.int64)
+        kernels.digest_arrays(addresses_of(own), sizes, np.empty(0, np.uint8), found)
+        sums[some] = found
+    for i, part in enumerate(parts):
+        if part.nbytes > _SHORT:
+            sums[i] = sum_elements(part)
+    return sums
+
+
+def sum_and_join(parts: Sequence[Array], joined: Array) -> Array:
     """Add up the mixed words of the elements of arrays, each (size,) unsigned; copy them one after another.
 
     Args:
@@ -102,6 +122,17 @@ def describe(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
 def seal(total: int, tensor: Bits) -> int:
     """Return the digest of a tensor whose elements have this sum."""
     return fold(total + describe(tensor.dtype, tensor.shape), tensor.bits.nbytes)
+
+
+def digest_tensors(tensors: Sequence[Bits]) -> list[int]:
+    """Return the digest of each tensor; those of one memory are read together."""
+    found = [0] * len(tensors)
+    for forms in {tensor.forms for tensor in tensors}:
+        own = [i for i, tensor in enumerate(tensors) if tensor.forms == forms]
+        sums = forms.sum_arrays([tensors[i].bits for i in own])
+        for i, total in zip(own, sums.tolist(), strict=True):
+            found[i] = seal(total, tensors[i])
+    return found
 
 
 def digest_tensor(tensor: Bits) -> int:

@@ -22,7 +22,7 @@ from wirecodec.gpu.arrays import concatenate
 from wirecodec.kernels.cuda import device as devices
 from wirecodec.kernels.cuda import digest, elements, positions
 from wirecodec.kernels.scale import Scale
-from wirecodec.patch.bits import Bits, Changes, Elements
+from wirecodec.patch.bits import Bits, Changes, Elements, join_changes
 from wirecodec.patch.digest import MASK, sum_touched
 from wirecodec.tensors import as_device_flat, is_torch
 
@@ -74,10 +74,14 @@ class GpuForms:
         with devices.device_numbered(self.number) as device:
             return digest.sum_words(device, bits)
 
+    def sum_arrays(self, parts: Sequence[Any]) -> Array:
+        """Add up the mixed words of each."""
+        return np.array([self.sum_elements(part) for part in parts], np.uint64)
+
     @contextmanager
     def join_summed(self, parts: Sequence[Any]) -> Iterator[tuple[Any, Array]]:
         """Lend elements as one array, and their sums."""
-        sums = np.array([self.sum_elements(part) for part in parts], np.uint64)
+        sums = self.sum_arrays(parts)
         with self.join(parts) as joined:
             yield joined, sums
 
@@ -104,13 +108,19 @@ class GpuForms:
         )
         return values, sum_touched(starts, cuts, indices, values)
 
-    def find_changes(self, old: Any, new: Any, *, digests: bool) -> tuple[Changes, tuple[int, int]]:
-        """Find the elements that differ, in one reading of both arrays."""
+    def find_changes(
+        self, olds: Sequence[Any], news: Sequence[Any], *, digests: bool
+    ) -> tuple[Changes, Array, Array]:
+        """Find the elements that differ, in one reading of the arrays."""
+        parts, cuts, sums = [], [0], []
         with devices.device_numbered(self.number) as device:
-            indices, sums = digest.find_changes(device, old, new, digests=digests)
-            own = (elements.gather(device, bits, indices) for bits in (old, new))
-            olds, news = (_fetch(device, x) for x in own)
-            return (_fetch(device, indices), olds, news), sums
+            for pair in zip(olds, news, strict=True):
+                indices, totals = digest.find_changes(device, *pair, digests=digests)
+                own = (elements.gather(device, bits, indices) for bits in pair)
+                parts.append([_fetch(device, x) for x in (indices, *own)])
+                cuts.append(cuts[-1] + int(indices.size))
+                sums.append(totals)
+        return join_changes(parts), np.array(cuts), np.array(sums, np.uint64).T
 
     def take(self, bits: Any, indices: Array) -> Array:
         """Copy some elements to the host."""
@@ -122,10 +132,21 @@ class GpuForms:
         with devices.device_numbered(self.number, follows_torch=True) as device:
             elements.replace(device, bits, device.put(indices), device.put(values))
 
-    def exchange(self, bits: Any, indices: Array, values: Array, olds: Array) -> None:
-        """Replace some elements, and write those before."""
-        olds[...] = self.take(bits, indices)
-        self.scatter(bits, indices, values)
+    def exchange(
+        self, parts: Sequence[Any], indices: Sequence[Array], values: Sequence[Array], olds: Array
+    ) -> None:
+        """Replace some elements of each array."""
+        before = [self.take(*each) for each in zip(parts, indices, strict=True)]
+        np.concatenate(before, out=olds)
+        done = 0
+        try:
+            for each in zip(parts, indices, values, strict=True):
+                self.scatter(*each)
+                done += 1
+        except BaseException:
+            for i in reversed(range(done)):
+                self.scatter(parts[i], indices[i], before[i])
+            raise
 
     def count_rows(self, bits: Any, shift: int, step: int, rows: int) -> Array:
         """Count the rows of elements."""

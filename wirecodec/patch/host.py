@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import UNSIGNED, Array, read_only
+from wirecodec.arrays import UNSIGNED, Array, addresses_of, read_only
 from wirecodec.kernels.scale import Scale
 from wirecodec.kernels.scratch import borrow
 from wirecodec.patch import digest
-from wirecodec.patch.bits import Bits, Changes, Elements
+from wirecodec.patch.bits import Bits, Changes, Elements, join_changes
 from wirecodec.tensors import as_elements, as_target, is_torch
 
 MAX_JOINED = 2**23
@@ -58,12 +58,16 @@ class HostForms:
     def join_summed(self, parts: Sequence[Array]) -> Iterator[tuple[Array, Array]]:
         """Lend elements as one array, and their sums, in one reading."""
         with _borrow_joined(parts) as out:
-            sums = digest.sum_arrays(parts, out)
+            sums = digest.sum_and_join(parts, out)
             yield read_only(out), sums
 
     def sum_elements(self, bits: Array) -> int:
         """Add up the mixed words."""
         return digest.sum_elements(bits)
+
+    def sum_arrays(self, parts: Sequence[Array]) -> Array:
+        """Add up the mixed words of each."""
+        return digest.sum_arrays(parts)
 
     def add_changes(self, sums: Array, joined: Array, starts: Array, cuts: Array, changes: Elements) -> None:
         """Add changes of the sums."""
@@ -75,23 +79,28 @@ class HostForms:
         """Return some elements, and their sums."""
         return digest.take_touched(parts, starts, cuts, indices)
 
-    def find_changes(self, old: Array, new: Array, *, digests: bool) -> tuple[Changes, tuple[int, int]]:
-        """Find the elements that differ, in one reading of both arrays."""
+    def find_changes(
+        self, olds: Sequence[Array], news: Sequence[Array], *, digests: bool
+    ) -> tuple[Changes, Array, Array]:
+        """Find the elements that differ, in one reading of the arrays."""
         from wirecodec.kernels.cpu.patch import digest as kernels
 
-        one, other = (x.view(np.uint8) if digests else x.view(np.uint8)[:0] for x in (old, new))
-        parts, state, at = [], np.zeros(3, np.uint64), 0
+        kind, n = olds[0].dtype, len(olds)
+        addresses, sizes = (
+            np.stack([addresses_of(olds), addresses_of(news)]),
+            np.array([x.size for x in olds]),
+        )
+        place, counts, sums = np.zeros(2, np.int64), np.zeros(n, np.int64), np.zeros((2, n), np.uint64)
+        parts, nothing = [], np.empty(0, np.uint8)
         with borrow("changes", (3, _AT_ONCE), np.uint64) as memory:
             found = memory[0].view(np.uint32)[:_AT_ONCE]
-            olds, news = (row.view(old.dtype)[:_AT_ONCE] for row in memory[1:])
-            while at < old.size:
-                state[0] = 0
-                at = int(kernels.find_changes(old, new, one, other, at, found, olds, news, state))
-                parts.append([x[: int(state[0])].copy() for x in (found, olds, news)])
-        if not parts:
-            parts.append([np.empty(0, x.dtype) for x in (found, olds, news)])
-        indices, olds, news = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
-        return (indices, olds, news), (int(state[1]), int(state[2]))
+            before, after = (row.view(kind)[:_AT_ONCE] for row in memory[1:])
+            while place[0] < n:
+                r = kernels.find_changes(
+                    addresses, sizes, int(digests), place, nothing, found, before, after, counts, sums
+                )
+                parts.append([x[:r].copy() for x in (found, before, after)])
+        return join_changes(parts), np.append(0, np.cumsum(counts)), sums
 
     def take(self, bits: Array, indices: Array) -> Array:
         """Return some elements."""
@@ -99,13 +108,17 @@ class HostForms:
 
     def scatter(self, bits: Array, indices: Array, values: Array) -> None:
         """Replace some elements."""
-        self.exchange(bits, indices, values, values[:0])
+        self.exchange([bits], [indices], [values], np.empty_like(values))
 
-    def exchange(self, bits: Array, indices: Array, values: Array, olds: Array) -> None:
-        """Replace some elements, and write those before."""
+    def exchange(
+        self, parts: Sequence[Array], indices: Sequence[Array], values: Sequence[Array], olds: Array
+    ) -> None:
+        """Replace some elements of each array, by one call of a kernel."""
         from wirecodec.kernels.cpu.patch import digest as kernels
 
-        kernels.exchange(bits, read_only(indices), read_only(values), olds)
+        counts, sizes = (np.array([x.size for x in each], np.int64) for each in (indices, parts))
+        places, news = (read_only(np.concatenate(each)) for each in (indices, values))
+        kernels.exchange(addresses_of(parts), sizes, np.append(0, np.cumsum(counts)), places, news, olds)
 
     def count_rows(self, bits: Array, shift: int, step: int, rows: int) -> Array:
         """Count the rows of elements."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from wirecodec.arrays import Array
 from wirecodec.kernels.uninterrupted import run_uninterrupted
+from wirecodec.patch.bits import Bits
 from wirecodec.patch.host import HOST
 from wirecodec.patch.shared import check_shared
 from wirecodec.patch.states import (
@@ -56,15 +59,9 @@ class PreparedPatch:
         replaced: dict[str, Any] = {}
         added: list[str] = []
         try:
+            self._exchange(undone)
             for write in self.writes:
-                if write.indices is not None and write.memory is not None:
-                    undo = replace(write, values=np.empty_like(write.values))
-                    undone.append(undo)
-                    try:
-                        write.memory.exchange(write.indices, write.values, undo.values)
-                    except BaseException:  # before its first write
-                        undone.pop()
-                        raise
+                if write.memory is not None:
                     continue
                 if not write.replaces(state):
                     before = read_bits(write.name, state[write.name])
@@ -89,11 +86,31 @@ class PreparedPatch:
             for name, tensor in replaced.items():
                 state[name] = tensor
             for write in reversed(undone):
-                if write.indices is not None and write.memory is not None:
+                if write.memory is not None and write.indices is not None:
                     write.memory.scatter(write.indices, write.values)
                 else:
                     write_elements(state, write.name, write.indices, write.values)
             raise
+
+    def _exchange(self, undone: list[Write]) -> None:
+        """Write the elements of tensors whose memory is known, those of one memory and type together."""
+        groups: dict[Any, list[tuple[Bits, Array, Array]]] = {}
+        for write in self.writes:
+            if write.memory is not None and write.indices is not None:
+                group = groups.setdefault((write.memory.forms, write.values.dtype), [])
+                group.append((write.memory, write.indices, write.values))
+        for (forms, _), group in groups.items():
+            memories, indices, values = zip(*group, strict=True)
+            ends = np.cumsum([0, *(x.size for x in indices)]).tolist()
+            olds = np.empty(ends[-1], values[0].dtype)
+            before = len(undone)
+            for (memory, places, _), (a, b) in zip(group, pairwise(ends), strict=True):
+                undone.append(Write("", places, olds[a:b], None, memory))
+            try:
+                forms.exchange([memory.bits for memory in memories], indices, values, olds)
+            except BaseException:  # nothing of the group has changed
+                del undone[before:]
+                raise
 
 
 def prepare_replacement(state: Mapping[str, Any], target: Mapping[str, Any]) -> PreparedPatch:

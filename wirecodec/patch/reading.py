@@ -25,6 +25,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest
 from wirecodec.patch.keys import KeyReader, wrong_base
+from wirecodec.patch.named import sum_named
 from wirecodec.patch.prepared import PreparedPatch
 from wirecodec.patch.shared import explain_shared
 from wirecodec.patch.states import read_bits
@@ -195,12 +196,7 @@ class _Reader:
                 f"beside the tensors of the patch, the state has {len(others)}, and its base"
                 f" {self.contents.record.unchanged}{self._explain_more(others)}",
             )
-
-        def digest_one(name: str) -> int:
-            return digest.digest_named(name, digest.digest_tensor(read_bits(name, self.state[name])))
-
-        total = sum(map_in_threads(digest_one, others))
-        if total & digest.MASK != self.contents.record.rest:
+        if sum_named(self.state, others) != self.contents.record.rest:
             raise SchemaMismatch(
                 "base", "a tensor that the patch does not change is not that of its base, or has another name"
             )

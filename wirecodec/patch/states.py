@@ -22,6 +22,9 @@ from wirecodec.patch.bits import Bits, Forms
 from wirecodec.patch.host import HOST
 from wirecodec.tensors import any_on_gpu, is_torch, on_gpu
 
+BATCH = 2**22
+"""Bytes of tensors that a thread reads together."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -108,6 +111,19 @@ def read_state(state: Any) -> dict[str, Any]:
         for forms in {find_forms(tensor) for tensor in tensors.values()}:
             forms.settle()
     return tensors
+
+
+def divide(names: Sequence[str], tensors: Mapping[str, Any]) -> list[list[str]]:
+    """Divide names into batches, of tensors of up to ``BATCH`` bytes or of one."""
+    batches, filled = list[list[str]](), 0
+    for name in names:
+        size = getattr(tensors[name], "nbytes", BATCH)
+        if not batches or filled + size > BATCH:
+            batches.append([])
+            filled = 0
+        batches[-1].append(name)
+        filled += size
+    return batches
 
 
 def count_state(tensors: Mapping[str, Any]) -> tuple[int, int]:

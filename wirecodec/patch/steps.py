@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from itertools import pairwise
+from functools import cache
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes
+from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import STEP_BITS, STEP_SYMBOLS
 from wirecodec.limits import DecodeLimits
@@ -23,39 +23,26 @@ MAX_CONTEXTS, LANES, LEAST_OF_LANES = 16, 4, 256
 TOTAL = 1 << STEP_BITS
 
 
-def _entropies(counts: Array) -> Array:
-    """Return the bits of the symbols and of the table of each row of (rows, symbols) i64."""
-    found = counts.astype(np.float64)
-    n = found.sum(axis=1)
-    bits = n * np.log2(n) - (found * np.log2(np.maximum(found, 1))).sum(axis=1)
-    costs: Array = bits + 8 + 10 * (counts > 0).sum(axis=1)
-    return costs
+@cache
+def _logarithms() -> Array:
+    """Return log2(1 + i / 2^12) in units of 2^-32: (2^12 + 1,) u64."""
+    return read_only(np.rint(np.log2(1 + np.arange(2**12 + 1) / 2**12) * 2**32).astype(np.uint64))
 
 
 def choose_contexts(counts: Array) -> Array:
     """Join neighbouring rows to contexts while that saves bits.
 
     Args:
-        counts: (rows, symbols) i64.
+        counts: (rows, symbols) i64, of which some are not 0.
 
     Returns the first row of each context, (n,) ascending from 0.
     """
-    used = np.flatnonzero(counts.any(axis=1))
-    groups = counts[used][:, counts.any(axis=0)]
-    starts, costs = used.tolist(), _entropies(groups).tolist()
-    joined = _entropies(groups[:-1] + groups[1:]).tolist()
-    while joined:
-        saved = [a + b + 16 - c for (a, b), c in zip(pairwise(costs), joined, strict=True)]
-        at = max(range(len(saved)), key=saved.__getitem__)
-        if saved[at] <= 0 and len(groups) <= MAX_CONTEXTS:
-            break
-        groups[at] += groups[at + 1]
-        groups = np.delete(groups, at + 1, axis=0)
-        costs[at : at + 2] = [joined.pop(at)]
-        del starts[at + 1]
-        first, last = max(at - 1, 0), min(at + 1, len(joined))
-        joined[first:last] = _entropies(groups[first:last] + groups[first + 1 : last + 1]).tolist()
-    return np.array([0, *starts[1:]], np.int64)
+    from wirecodec.kernels.cpu.patch import contexts as kernels
+
+    starts = np.empty(counts.shape[0], np.int64)
+    found = starts[: kernels.join_rows(counts.copy(), MAX_CONTEXTS, _logarithms(), starts)]
+    found[0] = 0
+    return found
 
 
 def normalise(counts: Array) -> Array:
@@ -80,33 +67,6 @@ def _write_table(frequencies: Array) -> bytes:
     return bytes(out)
 
 
-def _read_table(data: bytes, at: int) -> tuple[Array, int]:
-    frequencies = np.zeros(STEP_SYMBOLS, np.uint32)
-    if at >= len(data):
-        raise Malformed("steps-length", "a table runs past the section")
-    n, at = data[at], at + 1
-    if n > STEP_SYMBOLS:
-        raise Invalid("steps-table", f"a table of {n} symbols")
-    for symbol in range(n):
-        more = at < len(data) and data[at] >= 128
-        if at + more >= len(data):
-            raise Malformed("steps-length", "a table runs past the section")
-        frequencies[symbol] = (data[at] & 127) | (data[at + 1] << 7) if more else data[at]
-        if more and not 0 < data[at + 1] <= 32:
-            raise Invalid("steps-table", "a frequency is not in its shortest form, or above 4096")
-        at += 1 + more
-    if int(frequencies.sum()) != TOTAL or not frequencies[n - 1]:
-        raise Invalid("steps-table", "the frequencies do not add up to 4096, or the last one is 0")
-    return frequencies, at
-
-
-def _tables(frequencies: Array) -> tuple[Array, Array]:
-    """Return cumulative frequencies, and the symbol of each place, of (contexts, symbols)."""
-    cumulative = (np.cumsum(frequencies, axis=1) - frequencies).astype(np.uint32)
-    symbols = np.stack([np.repeat(np.arange(row.size, dtype=np.uint8), row) for row in frequencies])
-    return cumulative, symbols
-
-
 def _contexts_of_rows(starts: Array, rows: int) -> Array:
     """Return the context of each row."""
     return (np.searchsorted(starts, np.arange(rows), side="right") - 1).astype(np.uint8)
@@ -128,7 +88,7 @@ def encode(olds: Array, new: Array, *, signed: bool, shift: int | None) -> Bytes
     kernels.find_steps(olds, new, int(signed), shift or 0, steps, rows, counts)
     starts = choose_contexts(counts)
     frequencies = np.stack([normalise(part.sum(axis=0)) for part in np.split(counts, starts[1:])])
-    cumulative, _ = _tables(frequencies)
+    cumulative = (np.cumsum(frequencies, axis=1) - frequencies).astype(np.uint32)
     wide = 3 + int(steps.max() >> np.uint64(40) > 0) * 3
     states = np.empty(LANES if new.size >= LEAST_OF_LANES else 1, np.uint64)
     words = np.empty(wide * new.size + 16, np.uint32)
@@ -174,27 +134,25 @@ def decode(section: Bytes, olds: Array) -> Array:
     width = 8 * olds.itemsize
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("steps-length", f"a section of {section.size} bytes")
-    data = section.tobytes()
-    reserved, flags, shift, n = HEAD.unpack_from(data)
+    reserved, flags, shift, n = HEAD.unpack(section[: HEAD.size].tobytes())
     fits = (1 < n <= MAX_CONTEXTS and is_shift(width, shift)) or (n, shift) == (1, 0)
     if reserved or flags > 3 or not fits:
         raise Malformed("steps-head", "the section's head is not valid")
     at = HEAD.size + 2 * (n - 1)
-    if at > len(data):
+    if at > section.size:
         raise Malformed("steps-length", f"a section of {section.size} bytes")
     rows = count_rows(width, shift) if n > 1 else 1
-    starts = np.append(0, np.frombuffer(data, "<u2", n - 1, HEAD.size)).astype(np.int64)
+    starts = np.append(0, section[HEAD.size : at].view("<u2")).astype(np.int64)
     if (np.diff(starts) <= 0).any() or starts[-1] >= rows:
         raise Invalid("steps-contexts", "the contexts do not ascend, or are beyond the rows")
-    found = []
-    for _ in range(n):
-        table, at = _read_table(data, at)
-        found.append(table)
+    frequencies, cumulative = np.empty((2, n, STEP_SYMBOLS), np.uint32)
+    symbols = np.empty((n, TOTAL), np.uint8)
+    at = kernels.read_tables(read_only(section), at, frequencies, cumulative, symbols)
+    if at == kernels.FAULT:
+        raise Invalid("steps-table", "a table has too many symbols, or frequencies that are not valid")
     end = at + -at % 4
-    if end > len(data) or any(data[at:end]):
+    if at == kernels.SHORT or end > section.size or section[at:end].any():
         raise Malformed("steps-length", "the section ends within its head, or padding is not zero")
-    frequencies = np.stack(found)
-    cumulative, symbols = _tables(frequencies)
     values = np.empty_like(olds)
     contexts = _contexts_of_rows(starts, rows)
     words, states = section[end:].view(np.uint32), np.empty(LANES if flags & 2 else 1, np.uint64)

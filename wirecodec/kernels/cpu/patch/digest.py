@@ -16,29 +16,37 @@ from wirecodec.kernels.cpu.simd.words import load64, popcount
 from wirecodec.kernels.layout import DIGEST_FACTORS, DIGEST_STRIDE
 
 U64 = np.uint64
-BLOCK = 4096
-"""Elements that are compared, or bytes that are copied, between two sums of their words, while they are in a
+BLOCK, COPIED = 4096, 16384
+"""Elements that are compared, and bytes that are copied, between two sums of their words, while they are in a
 near cache."""
+FEW = 64
+"""Changes of a block from which the sum of all its words takes less time than those of the changes."""
 AHEAD = U64(16)
 """Changes ahead whose elements are requested: the processor does not expect such distances by itself."""
 STRIDE, (FIRST, SECOND) = U64(DIGEST_STRIDE), map(U64, DIGEST_FACTORS)
 
 
 @inline
-def fold(word: np.uint64, number: np.uint64) -> np.uint64:
-    """Mix a word with its number, counted from 1."""
-    x = word + number * STRIDE
+def mix(x: np.uint64) -> np.uint64:
+    """Mix a word to which a multiple of ``STRIDE`` was added."""
     x = (x ^ (x >> U64(32))) * FIRST
     x = (x ^ (x >> U64(29))) * SECOND
     return x ^ (x >> U64(32))
 
 
 @inline
+def fold(word: np.uint64, number: np.uint64) -> np.uint64:
+    """Mix a word with its number, counted from 1."""
+    return mix(word + number * STRIDE)
+
+
+@inline
 def add_words(words: Array, start: int, stop: int, before: np.uint64) -> np.uint64:
     """Add the mixed words from ``start`` to ``stop`` - 1; word 0 has the number ``before`` + 1."""
-    total, first = U64(0), before + U64(1)
+    total, added = U64(0), (before + U64(start)) * STRIDE
     for j in range(U64(start), U64(stop)):
-        total += fold(words[j], first + j)
+        added += STRIDE  # a product takes longer than a sum
+        total += mix(words[j] + added)
     return total
 
 
@@ -60,13 +68,20 @@ def read_word(data: Array, j: np.uint64) -> np.uint64:
 
 
 @inline
-def add_data(data: Array, start: np.uint64, stop: np.uint64) -> np.uint64:
-    """Add the mixed words from ``start`` to ``stop`` - 1 of (n,) u8; the last one may be shorter."""
-    total, whole = U64(0), min(stop, U64(data.size) >> U64(3))
-    for j in range(start, whole):
-        total += fold(load64(data, np.int64(j << U64(3))), j + U64(1))
+def add_bytes(
+    address: int, size: int, start: np.uint64, stop: np.uint64, words: Array, data: Array
+) -> np.uint64:
+    """Add the mixed words from ``start`` to ``stop`` - 1 of an array; the last one may be shorter.
+
+    Args:
+        address, size: of the array, in bytes. The address is a multiple of 8.
+        start, stop: numbers of words.
+        words, data: arrays of u64 and of u8, of which the types count.
+    """
+    whole = min(stop, U64(size) >> U64(3))
+    total = add_words(view_at(address, size >> 3, words), start, whole, U64(0))
     if whole < stop:
-        total += fold(read_word(data, whole), stop)
+        total += fold(read_word(view_at(address, size, data), whole), stop)
     return total
 
 
@@ -77,48 +92,74 @@ def digest_arrays(addresses: Array, sizes: Array, out: Array, sums: Array) -> No
     Args:
         addresses: (n,) i64, of arrays whose memory begins at a multiple of 8 bytes.
         sizes: (n,) i64, bytes.
-        out: (bytes of all,) u8, written.
+        out: (bytes of all,) u8, written; (0,) for no copy.
         sums: (n,) u64, written.
     """
     at = 0
     for i in range(addresses.size):
         data, total = view_at(addresses[i], sizes[i], out), U64(0)
-        for start in range(0, sizes[i], BLOCK):
-            stop = min(start + BLOCK, sizes[i])
-            copy_bytes(data, start, stop - start, out, at + start)
-            total += add_data(data, U64(start) >> U64(3), U64(stop + 7) >> U64(3))
+        for start in range(0, sizes[i], COPIED):
+            stop = min(start + COPIED, sizes[i])
+            if out.size:
+                copy_bytes(data, start, stop - start, out, at + start)
+            first, last = U64(start) >> U64(3), U64(stop + 7) >> U64(3)
+            total += add_bytes(addresses[i], sizes[i], first, last, sums, out)
         sums[i] = total
         at += sizes[i]
 
 
+@inline
+def add_moves(old: Array, new: Array, per: np.uint64, found: Array, start: int, stop: int) -> np.uint64:
+    """Return by how much the digest of an array changes, if words with changes are replaced.
+
+    Args:
+        old, new: (bytes,) u8.
+        per: elements of a word.
+        found: positions of elements, ascending, of which those from ``start`` to ``stop`` - 1 count.
+    """
+    moved, last = U64(0), U64(0)  # one more than the last word that was seen
+    for i in range(U64(start), U64(stop)):
+        j = U64(found[i]) // per
+        if j + U64(1) != last:
+            last = j + U64(1)
+            moved += fold(read_word(new, j), last) - fold(read_word(old, j), last)
+    return moved
+
+
 @kernel
 def find_changes(
-    old: Array,
-    new: Array,
-    old_data: Array,
-    new_data: Array,
-    start: int,
+    addresses: Array,
+    sizes: Array,
+    digests: int,
+    place: Array,
+    data: Array,
     found: Array,
     olds: Array,
     news: Array,
-    state: Array,
+    counts: Array,
+    sums: Array,
 ) -> int:
-    """Find the elements that differ, until the buffer may be full; add up the digests of both arrays.
+    """Find the elements that differ in pairs of arrays, until the buffer may be full; add up their digests.
 
     Args:
-        old, new: (size,) unsigned, elements.
-        old_data, new_data: (bytes,) u8, the same memory; (0,) for no digests.
-        start: first element to compare, a multiple of ``BLOCK``.
-        found: (m,) u32, m ≥ ``BLOCK`` + 64, written from ``state[0]`` on: positions of elements, ascending.
+        addresses: (2, n) i64, of the old and of the new arrays; multiples of 8 bytes.
+        sizes: (n,) i64, elements of each.
+        digests: 1 to add them up, 0 for changes alone.
+        place: (2,) i64: the pair and its element from which to compare, a multiple of ``BLOCK``; moved on.
+        data: (0,) u8, of which the type counts.
+        found: (m,) u32, m ≥ ``BLOCK`` + 64, written: positions of elements in their array, ascending.
         olds, news: (m,) unsigned, written: the elements there.
-        state: (3,) u64: number of positions, digest of ``old``, digest of ``new``.
+        counts: (n,) i64, incremented by the changes of each.
+        sums: (2, n) u64, incremented by the mixed words of the old and of the new arrays.
 
-    Returns the first element that was not compared.
+    Returns the number of changes.
     """
-    count, total, moved = np.int64(state[0]), state[1], state[2] - state[1]
-    per = U64(8 // old.itemsize)
-    while start < old.size and count + BLOCK + 64 <= found.size:
-        before, stop = count, min(start + BLOCK, old.size)
+    count, part, start = 0, place[0], place[1]
+    per = U64(8 // olds.itemsize)
+    while part < sizes.size and count + BLOCK + 64 <= found.size:
+        size = sizes[part]
+        old, new = view_at(addresses[0, part], size, olds), view_at(addresses[1, part], size, olds)
+        before, stop = count, min(start + BLOCK, size)
         whole = start + ((stop - start) & ~63)
         for at in range(start, whole, 64):
             differs = mask_to_bits(load(old, at, 64) != load(new, at, 64))
@@ -128,17 +169,23 @@ def find_changes(
             count += np.int64(old[at] != new[at])
         for i in range(U64(before), U64(count)):
             olds[i], news[i] = old[found[i]], new[found[i]]
-        if old_data.size:
-            total += add_data(old_data, U64(start) // per, (U64(stop) + per - U64(1)) // per)
-            last = U64(0)  # one more than the last word that was seen
-            for i in range(U64(before), U64(count)):
-                j = U64(found[i]) // per
-                if j + U64(1) != last:
-                    last = j + U64(1)
-                    moved += fold(read_word(new_data, j), last) - fold(read_word(old_data, j), last)
+        counts[part] += count - before
+        if digests:
+            nbytes, words = size * olds.itemsize, sums[0]
+            first, last = U64(start) // per, (U64(stop) + per - U64(1)) // per
+            one = add_bytes(addresses[0, part], nbytes, first, last, words, data)
+            if count - before < FEW:
+                pair = view_at(addresses[0, part], nbytes, data), view_at(addresses[1, part], nbytes, data)
+                other = one + add_moves(pair[0], pair[1], per, found, before, count)
+            else:
+                other = add_bytes(addresses[1, part], nbytes, first, last, words, data)
+            sums[0, part] += one
+            sums[1, part] += other
         start = stop
-    state[0], state[1], state[2] = U64(count), total, total + moved
-    return start
+        if stop == size:
+            part, start = part + 1, 0
+    place[0], place[1] = part, start
+    return count
 
 
 @kernel
@@ -235,14 +282,21 @@ def digest_pairs(starts: Array, cuts: Array, indices: Array, bits: Array, sums: 
 
 
 @kernel
-def exchange(bits: Array, indices: Array, values: Array, olds: Array) -> None:
-    """Replace elements of (size,) unsigned at (r,) u32 positions by (r,) values.
+def exchange(addresses: Array, sizes: Array, cuts: Array, indices: Array, values: Array, olds: Array) -> None:
+    """Replace elements of some arrays, one array after another.
 
-    The old ones are written into ``olds``, (r,), or are lost if it is (0,).
+    Args:
+        addresses: (n,) i64, of the arrays.
+        sizes: (n,) i64, elements of each.
+        cuts: (n + 1,) i64, first change of each, and r.
+        indices: (r,) u32, positions in the array of each change.
+        values: (r,) unsigned, the new elements.
+        olds: (r,) unsigned, written: the elements before.
     """
     last = U64(indices.size - 1)
-    for k in range(U64(indices.size)):
-        prefetch(bits, np.int64(indices[min(k + AHEAD, last)]), 1)
-        if olds.size:
+    for part in range(sizes.size):
+        bits = view_at(addresses[part], sizes[part], olds)
+        for k in range(U64(cuts[part]), U64(cuts[part + 1])):
+            prefetch(bits, np.int64(indices[min(k + AHEAD, last)]), 1)
             olds[k] = bits[indices[k]]
-        bits[indices[k]] = values[k]
+            bits[indices[k]] = values[k]

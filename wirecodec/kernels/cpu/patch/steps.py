@@ -16,7 +16,8 @@ DIRECT = 16
 PRECISION = U64(STEP_BITS)
 RAW = U64(16)
 """Raw bits of one step of the coder."""
-FAULT = -1
+FAULT, SHORT = -1, -2
+"""Results for a section that is not valid, and for one that ends too early."""
 
 
 @inline
@@ -131,6 +132,49 @@ def write_steps(
         )
         states[i & mask] = x
     return write_states(states, words, at)
+
+
+@kernel
+def read_tables(data: Array, at: int, frequencies: Array, cumulative: Array, symbols: Array) -> int:
+    """Read the table of each context; return the first byte after them, or -1 or -2 if one is not valid.
+
+    Args:
+        data: (n,) u8, the section.
+        at: first byte of the tables.
+        frequencies, cumulative, symbols: as of ``read_steps``, written.
+    """
+    places = symbols.shape[1]
+    for context in range(frequencies.shape[0]):
+        if at >= data.size:
+            return SHORT
+        count, total = np.int64(data[at]), 0
+        at += 1
+        if count > frequencies.shape[1]:
+            return FAULT
+        for symbol in range(frequencies.shape[1]):
+            f = 0
+            if symbol < count:
+                if at >= data.size:
+                    return SHORT
+                f = np.int64(data[at])
+                at += 1
+            if f >= 128:
+                if at >= data.size:
+                    return SHORT
+                upper = np.int64(data[at])
+                at += 1
+                if upper == 0 or upper > 32:
+                    return FAULT
+                f += (upper - 1) << 7
+            frequencies[context, symbol], cumulative[context, symbol] = f, total
+            total += f
+        if total != places or frequencies[context, count - 1] == 0:
+            return FAULT
+        for symbol in range(count):
+            first = np.int64(cumulative[context, symbol])
+            for place in range(first, first + np.int64(frequencies[context, symbol])):
+                symbols[context, place] = symbol
+    return at
 
 
 @kernel
