@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("WIRECODEC_QUIET", "1")  # tests of programs compare all that they print
     os.environ.setdefault("PYTHONWARNINGS", OWN_DEPRECATIONS)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # by a shell that runs pytest in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests start inherit it
     config.pluginmanager.register(mpi_launch.make_plugin(), "mpi-launch")
 
 
