@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import os
 import re
 import shutil
 import subprocess
@@ -32,8 +33,16 @@ print(wirecodec.__file__, collectives.__file__, wirecodec.decode(blob).to_dense(
 
 
 def run(*command: str | Path, cwd: Path) -> str:
+    environment = dict(os.environ)
+    environment.pop("PYTHONPATH", None)  # pip would find a source tree there, as an installed version
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False, timeout=200
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

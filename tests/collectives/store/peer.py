@@ -1,4 +1,7 @@
-"""Peer of a run as a process: trains by local updates, and writes a line of JSON per exchange."""
+"""Peer of a run as a process: trains by local updates, and writes a line of JSON per exchange.
+
+It ends at the round whose number is in the file ``last``, when there is one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import sys
 import time
 import zlib
+from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +21,7 @@ SIZE = 256
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
-    name, rounds, leaves = settings["name"], settings["rounds"], settings["leaves"]
+    name, leaves, last = settings["name"], settings["leaves"], Path(settings["last"])
     comm = co.StoreComm(
         settings["url"], "run", name, quorum=3, deadline=settings["deadline"], poll=0.02, timeout=15.0,
         publish_every=16, keep=2048, resume=True,
@@ -29,7 +33,7 @@ def main() -> None:
     rng = np.random.default_rng(zlib.crc32(f"{name} {settings['life']}".encode()))
     total = np.zeros(SIZE)
     print(json.dumps({"joined": comm.round}), flush=True)
-    while (comm.round or 0) < min(rounds, leaves):
+    while (comm.round or 0) < min(leaves, int(last.read_text()) if last.exists() else leaves):
         for _ in range(2):
             step = rng.integers(-9, 10, SIZE).astype(float)
             w += step
