@@ -53,9 +53,13 @@ quick: $(INSTALLED)  ## style of what changed, and its tests, in about a minute;
 	if [ -n "$${changed% }" ]; then $(BIN)/ruff check $$changed && $(BIN)/ruff format --check $$changed && $(BIN)/mypy; fi
 	$(BIN)/python -m tests.quick $(TESTS)
 
-test: lint  ## lint, then the tests that sample everything: 12 to 20 minutes on 2 cores
-	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not nightly and not bounds" $(PARALLEL)
-	$(BIN)/python -m pytest -q -m "mpi and not sweep and not nightly" $(MPI_TESTS)
+test: lint  ## lint, then the tests that sample everything, without the slow ones: 6 minutes on 2 cores
+	$(BIN)/python -m pytest -q -m "not mpi and not slow and not sweep and not nightly and not bounds" $(PARALLEL)
+	$(BIN)/python -m pytest -q -m "mpi and not slow and not sweep and not nightly" $(MPI_TESTS)
+
+test-slow: $(INSTALLED)  ## the tests of tests/slow.tsv, which `make test` leaves out: 10 minutes on 2 cores
+	$(BIN)/python -m pytest -q -m "slow and not mpi and not sweep and not nightly and not bounds" $(PARALLEL)
+	$(BIN)/python -m pytest -q -m "slow and mpi and not sweep and not nightly" $(MPI_TESTS)
 
 test-sweep: $(INSTALLED)  ## the cases that `make test` samples from, and multi-rank sweeps; PART=1/4: a quarter of them
 	$(BIN)/python -m pytest -q -m "sweep and not mpi" $(PARALLEL) $(PART:%=--part %)
@@ -64,7 +68,7 @@ test-sweep: $(INSTALLED)  ## the cases that `make test` samples from, and multi-
 test-nightly: $(INSTALLED)  ## sweeps that take an hour
 	$(BIN)/python -m pytest -q -m nightly $(PARALLEL)
 
-test-all: test test-sweep test-bounds  ## test, test-sweep and test-bounds, one after another
+test-all: test test-slow test-sweep test-bounds  ## these four, one after another
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)

@@ -18,6 +18,7 @@ from tests import mpi_launch
 from tests.gpu_required import gpu_required, missing_gpu
 from tests.sampling import is_in_part, mark_sweeps
 from tests.skips import summarize_skips
+from tests.slow import mark_slow
 from wirecodec import registry
 
 DATA = Path(__file__).parent / "data"
@@ -46,8 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark sampled tests before ``-m`` is applied, and deselect tests of a GPU if there is none."""
+    """Mark sampled and slow tests before ``-m`` is applied, and deselect tests of a GPU if there is none."""
     mark_sweeps(items)
+    mark_slow(items)
     of_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if of_gpu and not gpu_required() and missing_gpu():
         config.stash[WITHOUT_GPU] = len(of_gpu)

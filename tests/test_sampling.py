@@ -14,6 +14,7 @@ import pytest
 
 from tests.sampling import is_in_part, labels_of, sample_cases
 from tests.skips import summarize_skips
+from tests.slow import choose_slow, read_slow
 
 
 def cases_of(**values: list[Any]) -> list[Any]:
@@ -66,3 +67,26 @@ def test_a_failing_test_is_named_before_the_next_test(tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert run.stdout.splitlines()[1] == "F test_it.py::test_bad"
     assert run.stdout.splitlines()[2].startswith(". ")
+
+
+def test_every_slow_test_exists() -> None:
+    """A test that is renamed is no longer slow, unless slow.tsv follows."""
+    root = Path(__file__).parents[1]
+    for name in read_slow():
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (root / path).read_text(), name
+
+
+def test_slow_functions_keep_a_fast_case() -> None:
+    log = """
+20.00s call     tests/x.py::test_long
+4.00s setup    tests/x.py::test_cases[a-b c]
+9.00s call     tests/x.py::test_cases[a-b c]
+1.00s call     tests/x.py::test_cases[d]
+3.00s call     tests/x.py::test_short
+30.00s call     tests/test_prose.py::test_words
+"""
+    assert choose_slow(log, 0.25) == [
+        ("tests/x.py::test_cases", 3.5, "[d]"),
+        ("tests/x.py::test_long", 5.0, ""),
+    ]
