@@ -194,8 +194,8 @@ def counted(
     """Return a decorator for a public call, whose exchanges count even if the call raises.
 
     Args:
-        find_channel: returns the Channel of the call from its arguments, or an object with ``channels``:
-            several channels, and how many exchanges of each are one exchange of the call.
+        find_channel: returns the end of the call from its arguments: an object with ``channels``, which has
+            one or several, and how many exchanges of each are one exchange of the call.
         exchanges: number of exchanges in a call; the largest one if calls differ.
         is_exclusive: False if only a part of the function is exclusive, as if it also runs the user's code.
         replaces: name of the function's first argument, in place of which it gets the Channel; None for none.
@@ -234,7 +234,7 @@ def counted(
 
 
 def skip_exchange(found: Any, exchanges: int = 1) -> None:
-    """Count the next exchanges of a Channel, or of an object with ``channels``, as skipped."""
+    """Count the next exchanges of an object with ``channels`` as skipped."""
     for channel, end in _find_ends(found, exchanges):
         channel.skip_to(end)
 
@@ -255,5 +255,4 @@ def _skip_in_order(found: Any, exchanges: int) -> None:
 
 def _find_ends(found: Any, exchanges: int) -> list[tuple[Any, int]]:
     """Return each channel, and the number of its next exchange after some."""
-    channels = found.channels() if hasattr(found, "channels") else ((found, 1),)
-    return [(channel, channel.sequence + count * exchanges) for channel, count in channels]
+    return [(channel, channel.sequence + count * exchanges) for channel, count in found.channels()]

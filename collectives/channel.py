@@ -160,6 +160,10 @@ class Channel:
             attach(bound, channel)
         return channel
 
+    def channels(self) -> tuple[tuple[Channel, int]]:
+        """Return this channel, and how many exchanges of it are one exchange of an end, as Sites do."""
+        return ((self, 1),)
+
     def open(self) -> Channel:
         """Return the channel if it is usable.
 

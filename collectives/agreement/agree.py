@@ -113,7 +113,7 @@ def agree(
     elif payload is not None and len(payload.data) <= channel.foresight.room:
         own = own._replace(flags=own.flags | Flag.HAS_PAYLOAD)
     table = _exchange_headers(channel, own, operand, payload, finish=finish)
-    while not headers_match(table):
+    while channel.call.table is not table:  # which has it if the headers match
         if not is_compiling(table):
             _refuse(channel, table, text, failure)
         channel.call.compilation_pending = True

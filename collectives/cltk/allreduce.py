@@ -40,7 +40,7 @@ from collectives.errors import CollectiveError, is_shared
 from collectives.exchange.encoding import Inputs, MakeInputs
 from collectives.exchange.specs import TensorSpec, failure_of_encoding
 from collectives.exchange.targets import fill_with_nan
-from collectives.exchange.transaction import Pending, Transaction
+from collectives.exchange.transaction import Pending, Transaction, settling
 from collectives.simulation.communicator import simulate
 from collectives.sites.exchange import reduce_over_sites
 from collectives.sites.sites import Sites
@@ -253,7 +253,13 @@ class CLTk(CLTkState):
             holds: whether tensors are held whose gradient is zero everywhere.
         """
         succeeds = False
-        with channel.collective() as call:
+
+        def settle() -> None:
+            delivered = channel.call.is_delivered
+            may_count = delivered or channel.closed is not None
+            transaction.settle(succeeds=succeeds, is_delivered=delivered, may_count=may_count)
+
+        with channel.collective() as call, settling(settle):
             proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
 
             def prepare() -> Failure | None:
@@ -297,9 +303,6 @@ class CLTk(CLTkState):
                 if is_shared(error):
                     call.is_delivered = False
                 raise
-            finally:
-                may_count = call.is_delivered or channel.closed is not None
-                transaction.settle(succeeds=succeeds, is_delivered=call.is_delivered, may_count=may_count)
         return results
 
     def _prepare(

@@ -206,4 +206,5 @@ def average(
 
     settings: dict[str, Any] = {"algorithm": algorithm, "nonfinite": nonfinite, "weight": weight}
     reduce = Method.of(compressor).reduce
-    return gradients.take(reduce(channel, make, compressor, hold_zeros=True, has_out=True, **settings))
+    means = reduce(channel, make, compressor, hold_zeros=True, has_out=True, **settings)
+    return gradients.take(means)  # those that ``make`` has set

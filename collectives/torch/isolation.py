@@ -24,7 +24,7 @@ def isolate(ends: Channel | Sites) -> None:
     Raises:
         CollectiveError: a rank did not open its connections.
     """
-    for channel in [one for one, _ in ends.channels()] if isinstance(ends, Sites) else [ends]:
+    for channel, _ in ends.channels():
         comm = channel.comm
         if not isinstance(comm, GroupComm) or comm.is_isolated:
             continue

@@ -29,7 +29,7 @@ class SparseLayouts:
 
     def __init__(self, ends: Channel | Sites, names: Collection[str]) -> None:
         self._ends = ends
-        self._channels = [channel for channel, _ in ends.channels()] if isinstance(ends, Sites) else [ends]
+        self._channels = [channel for channel, _ in ends.channels()]
         for channel in self._channels:
             channel.has_new_sparse = False
         self._known = self._channels[0].sparse_layouts.setdefault(tuple(names), {})

@@ -85,11 +85,12 @@ def _as_number(x: Any) -> float:
 
 def _find_conflict(what: str, momentum: float, compressor: wc.Compressor | CLTk) -> str | None:
     """Return what is wrong with a momentum after the exchange and what to do, or None."""
-    rules: list[Any] = []
+    rules: list[Any]
     if isinstance(compressor, CLTk):
+        rules, other = [wc.ErrorFeedback()], ""
         least, sent = min((ratio, _as_text(ratio)) for ratio in compressor.ratios.values())
     else:
-        rules = _list_rules(compressor)
+        rules, other = _list_rules(compressor), ", or feedback=wc.MomentumCorrection(0.9) and none"
         least, sent = min(map(_measure, compressor.schemes.values()))
     corrected = [rule for rule in rules if isinstance(rule, wc.MomentumCorrection) and rule.momentum]
     if corrected:
@@ -98,9 +99,7 @@ def _find_conflict(what: str, momentum: float, compressor: wc.Compressor | CLTk)
             " momentum before the exchange, so it counts twice: use an optimizer without momentum, such as"
             " SGD(momentum=0) or Adam(betas=(0, 0.99)), or feedback=wc.ErrorFeedback()"
         )
-    keeps = isinstance(compressor, CLTk) or any(isinstance(rule, wc.ErrorFeedback) for rule in rules)
-    if keeps and least < MIN_RATIO:
-        other = "" if isinstance(compressor, CLTk) else ", or feedback=wc.MomentumCorrection(0.9) and none"
+    if least < MIN_RATIO and any(isinstance(rule, wc.ErrorFeedback) for rule in rules):
         return (
             f"{what} has momentum {momentum:g}, and {sent} with error feedback, which is a momentum, too: use"
             f" less momentum{other}, and compare the losses"
