@@ -16,7 +16,7 @@ from tests.collectives.store.stores import Store
 @pytest.mark.parametrize("base", ["read", "unread"])
 def test_readers_of_any_lateness_have_the_bits(store: Store, training: Training, base: str) -> None:
     """Also from nothing. A reader that follows makes three requests per version, and a writer three more than
-    there are objects: it looks for the record, creates it, and lists the others.
+    there are objects: it looks for the record, creates it, and reads the one before.
     """
     options: dict[str, Any] = {"storage_options": store.options}
     publisher = co.Publisher(store.url, "run", base=base, skips=(4,), **options)
