@@ -71,13 +71,25 @@ class Archive:
         """Yield the records of listed versions above a number, the newest first; wrong ones are left out.
 
         Each wrong one costs a request. After ``timeout`` seconds, no further one is read.
+
+        Raises CollectiveError if none is found in this time, and all were wanted: a feed is not empty then.
         """
-        end = time.monotonic() + self.files.patience
+        end, is_found = time.monotonic() + self.files.patience, False
         for number in self.list_numbers():
-            if number <= above or time.monotonic() > end:
+            if number <= above:
+                return
+            if time.monotonic() > end:
+                if above < 0 and not is_found:
+                    raise CollectiveError(
+                        f"no version was found in {self.files.root} for {self.files.patience:g} s, among"
+                        " other objects or in a slow store; pass a larger timeout, or remove what others have"
+                        " put there",
+                        reason="transport",
+                    )
                 return
             record = self.read(number)
             if record is not None:
+                is_found = True
                 yield record
 
     def find_newest(self, above: int = -1) -> Version | None:
@@ -108,8 +120,10 @@ class Archive:
         """Return the newest version above one that was claimed just now, or None.
 
         A publisher that has slept may create a record that another one has written and deleted. Then its own
-        one is deleted.
+        one is deleted. The record before is deleted first, so while it is there, nobody has.
         """
+        if made.number and self.read(made.number - 1) is not None:
+            return None
         newer = self.find_newest(made.number)
         if newer is not None:
             slot, found = self._slots(made.number, 0).find()
@@ -166,7 +180,7 @@ class Archive:
                     yield Report(found.name, found.number, *_TIME.unpack(found.body))
 
     def prune(self, oldest: int) -> None:
-        """Delete the records and objects of older versions, if this program may."""
+        """Delete the records and objects of older versions, the oldest first, if this program may."""
         for folder, parse in ((VERSIONS, parse_version), (OBJECTS, parse_object)):
 
             def is_old(base: str, parse: Any = parse) -> bool:

@@ -170,7 +170,7 @@ class Files:
         return sorted(listed, key=lambda one: (one.base, one.is_folder))
 
     def clean(self, path: str, is_old: Callable[[str], bool]) -> None:
-        """Delete some objects of a folder, if this peer may and the store does not fail.
+        """Delete some objects of a folder in their order, if this peer may and the store does not fail.
 
         Args:
             path: of the folder.
@@ -178,8 +178,8 @@ class Files:
         """
         self.traffic.requests += 1
         with suppress(Exception):
-            for one in self._folder.entries(path):
-                if is_old(base := base_of(one)):
+            for base in sorted(map(base_of, self._folder.entries(path))):
+                if is_old(base):
                     self.delete(f"{path}/{base}")
 
     def delete(self, path: str) -> None:

@@ -1,11 +1,14 @@
 """Updates for inference engines: whole tensors for their loaders, and elements for those that patch in place.
 
-The engines here have the signatures of vLLM 0.33.0 and SGLang 0.5.23, and fused weights of their own.
+The engines here have the signatures of vLLM 0.33.0 and SGLang 0.5.23, and fused weights of their own. If the
+files of these packages are on the path, they are read, too; they need not be installed so that they run.
 """
 
 from __future__ import annotations
 
+import ast
 import gc
+import importlib.util
 import math
 import weakref
 from collections.abc import Iterable
@@ -233,3 +236,65 @@ def test_elements_of_all_types_and_shapes(
         assert x.size == 0 or whole[name].shape == x.shape
     update.commit()
     assert all(np.array_equal(np.asarray(state[name]), x) for name, x in new.items())
+
+
+def find_file(package: str, path: str) -> Path:
+    """Return a file of a package, which is not imported; skip the test if there is none."""
+    found = importlib.util.find_spec(package)
+    for folder in (found and found.submodule_search_locations) or ():
+        if (Path(folder) / path).exists():
+            return Path(folder) / path
+    pytest.skip(f"{package} is not on the path")
+
+
+class Layers(torch.nn.Module):  # type: ignore[misc]
+    """Model with a fused layer, whose loader copies parts, as those of vLLM do."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self.fused = torch.nn.Parameter(torch.cat([state["embedding"], state["embedding"] * 0]))
+        self.own = torch.nn.ParameterDict(
+            {name.replace(".", "_"): x.clone() for name, x in state.items() if name != "embedding"}
+        )
+
+    def load_weights(self, weights: Iterable[tuple[str, Any]]) -> set[str]:
+        names = set()
+        for name, tensor in weights:
+            whole = self.fused.data[: len(tensor)] if name == "embedding" else None
+            target = self.own[name.replace(".", "_")].data if whole is None else whole
+            target.copy_(tensor)
+            names.add(name)
+        return names
+
+
+def test_vllm_patches_elements(training: Training, feed: tuple[co.Publisher, co.Subscriber]) -> None:
+    """The real function, which needs torch alone."""
+    file = find_file("vllm", "model_executor/model_loader/checkpoint_weight_patch.py")
+    spec = importlib.util.spec_from_file_location("checkpoint_weight_patch", file)
+    assert spec is not None
+    assert spec.loader is not None
+    real: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(real)
+    publisher, reader = feed
+    state: State = to_torch(start_training().state)
+    training.publish(publisher)
+    reader.update(state)
+    model = Layers(state)
+    for _ in range(3):
+        training.step()
+        training.publish(publisher)
+        update = reader.prepare(state)
+        patches = [real.CheckpointWeightPatch(*one) for one in patches_of(update, state)]
+        assert real.load_checkpoint_weight_patches(model, patches) == {one.name for one in patches}
+        update.commit()
+        assert torch.equal(model.fused[:64], to_torch(training.state)["embedding"])
+        assert torch.equal(model.own["layer_weight"], to_torch(training.state)["layer.weight"])
+
+
+def test_sglang_takes_lists() -> None:
+    """The signature of the engine's method."""
+    tree = ast.parse(find_file("sglang", "srt/entrypoints/engine.py").read_text())
+    found = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    names = [one.arg for one in found["update_weights_from_tensor"].args.args]
+    assert names == ["self", "named_tensors", "load_format", "flush_cache"]
+    assert "flush_cache" in found

@@ -267,20 +267,43 @@ def test_records_are_parsed_or_refused() -> None:
             Version.parse(9, body[:stop])
 
 
-def test_a_writer_that_was_overtaken_long_ago_is_refused(folder: str, training: Training) -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_writer_that_was_overtaken_long_ago_is_refused(
+    folder: str, training: Training, number: int
+) -> None:
     """Its next version was published by another one, and deleted since; it must not come back."""
     slow = co.Publisher(folder, "run")
-    training.publish(slow)
+    if number:
+        training.publish(slow)
     other = co.Publisher(folder, "run", keep=1)
-    for _ in range(8):
+    for _ in range(9 - number):
         for x in training.state.values():
             x[...] = training.rng.normal(0, 1, x.shape)
         training.publish(other)
-    assert other._archive.read(1) is None
+    assert other._archive.read(number) is None
     with pytest.raises(co.CollectiveError, match="another publisher has published version 8") as caught:
         slow.publish(copy_of(start_training().step()))
     assert caught.value.reason == "writer"
-    assert other._archive.read(1) is None
+    assert other._archive.read(number) is None
     assert co.Publisher(folder, "run").version == 8
     training.step()
     assert training.publish(other) == 9
+
+
+def test_a_feed_that_cannot_be_read_in_time_is_not_empty(tmp_path: Path, training: Training) -> None:
+    """Strangers' objects hide its versions; a new writer must not begin with version 0 again."""
+    url = f"faulty://{tmp_path}"
+    training.publish(co.Publisher(url, "run", storage_options={"faults": Faults()}))
+    for number in range(5, 9):
+        (tmp_path / "run" / "feed" / "versions" / f"{number:012d}.00").write_bytes(b"?")
+    slow = Faults(hook=lambda operation, path: time.sleep(0.1))
+    options: dict[str, Any] = {"storage_options": {"faults": slow}, "timeout": 0.2}
+    for call in (
+        lambda: co.Subscriber(url, "run", **options).update({}),
+        lambda: co.Publisher(url, "run", **options),
+    ):
+        with pytest.raises(co.CollectiveError, match=r"no version was found in .* larger timeout") as caught:
+            call()
+        assert caught.value.reason == "transport"
+    reader, state = co.Subscriber(url, "run", **{**options, "timeout": 60}), dict[str, Any]()
+    assert reader.update(state) == 0

@@ -15,7 +15,9 @@ from tests.collectives.store.stores import Store
 
 @pytest.mark.parametrize("base", ["read", "unread"])
 def test_readers_of_any_lateness_have_the_bits(store: Store, training: Training, base: str) -> None:
-    """Also from nothing; and a reader that follows makes three requests per version."""
+    """Also from nothing. A reader that follows makes three requests per version, and a writer three more than
+    there are objects: it looks for the record, creates it, and reads the one before.
+    """
     options: dict[str, Any] = {"storage_options": store.options}
     publisher = co.Publisher(store.url, "run", base=base, skips=(4,), **options)
     readers = [(every, co.Subscriber(store.url, "run", **options), dict[str, Any]()) for every in (1, 3, 7)]
@@ -32,6 +34,13 @@ def test_readers_of_any_lateness_have_the_bits(store: Store, training: Training,
     requests = readers[0][1].traffic.requests
     readers[0][1].update(readers[0][2])  # nothing is new
     assert readers[0][1].traffic.requests == requests + 2
+    requests = publisher.traffic.requests
+    assert training.publish(publisher) == 12
+    assert publisher._newest is not None
+    assert not any(part.base is None for part in publisher._newest.parts)
+    assert publisher.traffic.requests == requests + 3 + len(publisher._newest.parts)
+    assert training.publish(publisher) == 12  # nothing is new
+    assert publisher.traffic.requests == requests + 3 + len(publisher._newest.parts)
 
 
 def test_a_late_reader_fetches_few_patches(folder: str, training: Training) -> None:

@@ -160,6 +160,53 @@ def test_patches_that_need_all_elements_are_refused(folder: str, base: str) -> N
     assert bits_of(state) == bits_of(cut(training.state, 1))
 
 
+def test_a_patch_that_reads_the_base_is_refused(folder: str) -> None:
+    """Also if it could be decoded: its digests are those of whole tensors."""
+    state: State = {"codes": np.random.default_rng(1).integers(0, 99, 9000, np.int8)}
+    publisher, held = co.Publisher(folder, "run"), dict[str, Any]()
+    reader = follow(folder, slices={"codes": slice(0, 2000)})
+    publisher.publish(state)
+    reader.update(held)
+    before = bits_of(held)
+    state["codes"][::500] += 1
+    publisher.publish(state)
+    with pytest.raises(co.CollectiveError, match='write the patch with base="slices"'):
+        reader.update(held)
+    assert bits_of(held) == before
+
+
+def test_a_change_of_a_bool_that_somebody_has_changed_is_refused(folder: str) -> None:
+    """True would become a byte of 2; no digest of the changed elements can be found."""
+    rng = np.random.default_rng(1)
+    state: State = {"mask": np.zeros(9000, bool), "noise": rng.normal(0, 1, 9000)}
+    publisher, held = co.Publisher(folder, "run", base="slices"), dict[str, Any]()
+    reader = follow(folder, verify=False, slices={"mask": slice(0, 2000), "noise": slice(0, 9)})
+    publisher.publish(state)
+    reader.update(held)
+    state["mask"][::500] = True
+    held["mask"][500] = True
+    publisher.publish(state)
+    assert reader.update(held) == 1
+    assert bits_of(held) == bits_of({"mask": state["mask"][:2000], "noise": state["noise"][:9]})
+    assert reader.last is not None
+    assert reader.last["base"] is None
+
+
+def test_a_tensor_may_leave_the_slices(folder: str) -> None:
+    """The function is asked again when the shape changes."""
+    state: State = {name: np.ones((20, 30), np.float32) for name in ("stays", "goes")}
+    publisher, held = co.Publisher(folder, "run", base="slices"), dict[str, Any]()
+    reader = follow(folder, slices=lambda name, shape: slice(0, 5) if len(shape) == 2 else None)
+    publisher.publish(state)
+    reader.update(held)
+    assert sorted(held) == ["goes", "stays"]
+    state["goes"] = np.ones(600, np.float32)
+    publisher.publish(state)
+    for _ in range(2):
+        assert reader.update(held) == 1
+        assert bits_of(held) == bits_of({"stays": state["stays"][:5]})
+
+
 def test_readers_of_whole_tensors_follow_the_same_feed(folder: str) -> None:
     training = start_slices()
     publisher = co.Publisher(folder, "run", base="slices")

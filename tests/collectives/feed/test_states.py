@@ -172,3 +172,27 @@ def test_an_unchanged_tensor_is_found_by_its_digest(
         assert reader.update(held) == number
         assert bits_of(held) == bits_of(state)
     assert compared == [200_001] * 2
+
+
+def test_a_commit_passes_over_changed_elements_alone(
+    folder: str, training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tensor is written once; nothing else of it is read."""
+    publisher, reader, state = co.Publisher(folder, "run"), follow(folder), dict[str, Any]()
+    training.publish(publisher)
+    reader.update(state)
+    training.step()
+    training.publish(publisher)
+    update, written = reader.prepare(state), list[int]()
+    exchange = HostForms.exchange
+
+    def count(forms: HostForms, bits: Any, indices: Any, values: Any, olds: Any) -> None:
+        written.append(indices.size)
+        exchange(forms, bits, indices, values, olds)
+
+    monkeypatch.setattr(HostForms, "exchange", count)
+    for name in ("sum_elements", "join", "join_summed", "find_changes", "take", "copy_to_host", "scatter"):
+        monkeypatch.delattr(HostForms, name)
+    update.commit()
+    assert sorted(written) == sorted(max(1, x.size // 50) for x in training.state.values())
+    assert bits_of(state) == training.kept[1]
