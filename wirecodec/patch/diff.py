@@ -5,8 +5,8 @@ states -> tensors that changed, and their positions -> entries, each by the smal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.patch import positions, steps
 from wirecodec.patch.bits import Bits
-from wirecodec.patch.compare import Change, Difference, Progress, compare, ignore
+from wirecodec.patch.compare import Change, Difference, Progress, fill, ignore
 from wirecodec.patch.states import join, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.zstd import Zstd
@@ -67,65 +67,133 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", 
     """
     if base not in ("read", "unread"):
         raise EncodeError(f'base is {base!r}; it must be "read" or "unread"')
-    found = compare(read_state(old), read_state(new), touched=base == "unread")
-    return write(found, touched=base == "unread", level=level)
+    found, writer = Difference(), _Writer(base == "unread", Zstd(level=level))
+    for _ in fill(found, read_state(old), read_state(new), touched=writer.touched):
+        writer.add(found.changes)
+        found.changes.clear()
+        writer.encode()
+    return writer.finish(found)
 
 
 def write(found: Difference, *, touched: bool, level: int, progress: Progress = ignore) -> Bytes:
     """Write a patch of changes."""
-    changes = found.changes
-    zstd = Zstd(level=level)
-    units: list[list[int]] = []
-    open_units: dict[np.dtype[Any], tuple[list[int], int]] = {}
-    for key, change in enumerate(changes):
-        size = change.new.bits.size
-        if change.old is None or size > SHARED // 2:
-            units.append([key])
-            continue
-        keys, filled = open_units.get(change.new.dtype, ([], SHARED))
-        if filled + size > SHARED:
-            keys, filled = [], 0
-            units.append(keys)
-        keys.append(key)
-        open_units[change.new.dtype] = keys, filled + size
-    entries = list[Entry]()
-    groups_of_entries = map_in_threads(lambda keys: _write_unit(keys, changes, zstd, touched=touched), units)
-    for number, group in enumerate(groups_of_entries, 1):
-        entries += group
-        progress(number / len(units))
-    record = BaseRecord(
-        np.array([change.digests for change in changes], np.uint64).reshape(-1, 2),
-        touched,
-        found.removed,
-        found.unchanged,
-        found.rest,
-    )
-    names = tuple(change.name for change in changes)
-    groups = [
-        np.array([(key, changes[key].new.bits.size) for key in keys])
-        for keys in sorted(units)
-        if len(keys) > 1
-    ]
-    based = {entry.key for entry in entries if entry.value != Zstd.wire_id} | {
-        key for keys in units if len(keys) > 1 for key in keys
-    }
-    shapes = {key: change.new.shape for key, change in enumerate(changes) if key not in based}
-    whole = {key: shape for key, shape in shapes.items() if len(shape) != 1}
-    types = {
-        key: RECORD_NUMBERS[c.new.dtype] for key, c in enumerate(changes) if c.new.dtype in RECORD_NUMBERS
-    }
-    extension = ext.Extension(names or None, whole, tuple(groups), types=types)
-    ordered, records = sorted(entries, key=lambda e: (e.key, e.base)), {BASE: record.write()}
-    blob, _ = pack(ordered, ext.write(extension, records))
-    least = -(-sum(changes[key].new.bits.size for key in shapes) // DEFAULT_LIMITS.max_expansion)
-    if blob.nbytes < least:  # constant tensors; readers would take the container for a bomb
-        blob, _ = pack(ordered, ext.write(replace(extension, tag=bytes(least - blob.nbytes)), records))
-    return blob
+    writer = _Writer(touched, Zstd(level=level))
+    writer.add(found.changes)
+    return writer.finish(found, progress)
 
 
-def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, touched: bool) -> list[Entry]:
+@dataclass(frozen=True)
+class _Tensor:
+    """Tensor of a patch.
+
+    Attributes:
+        name, dtype, shape: of the tensor.
+        size: its elements.
+        digests: of the old and of the new one.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    size: int
+    digests: tuple[int, int]
+
+
+@dataclass(eq=False)
+class _Unit:
+    """Changes that share an entry, or those of one tensor in chunks.
+
+    Attributes:
+        keys: of the tensors.
+        changes: of each.
+        size: elements of all tensors.
+    """
+
+    keys: list[int] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, key: int, change: Change) -> None:
+        """Add the change of a tensor."""
+        self.keys.append(key)
+        self.changes.append(change)
+        self.size += change.new.bits.size
+
+
+@dataclass(eq=False)
+class _Writer:
+    """Writing of a patch: changes become entries, and are let go.
+
+    Attributes:
+        touched: whether the reader looks at changed elements alone.
+        zstd: of tensors that are dense or whole.
+    """
+
+    touched: bool
+    zstd: Zstd
+    _tensors: list[_Tensor] = field(default_factory=list)
+    _entries: list[Entry] = field(default_factory=list)
+    _shared: list[list[int]] = field(default_factory=list)
+    _open: dict[np.dtype[Any], _Unit] = field(default_factory=dict)
+    _full: list[_Unit] = field(default_factory=list)
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """Divide changes among units."""
+        for key, change in enumerate(changes, len(self._tensors)):
+            new = change.new
+            size = int(new.bits.size)
+            self._tensors.append(_Tensor(change.name, new.dtype, new.shape, size, change.digests))
+            if change.old is None or size > SHARED // 2:
+                self._full.append(_Unit())
+                self._full[-1].add(key, change)
+                continue
+            unit = self._open.setdefault(new.dtype, _Unit())
+            if unit.size + size > SHARED:
+                self._full.append(unit)
+                unit = self._open[new.dtype] = _Unit()
+            unit.add(key, change)
+
+    def encode(self, progress: Progress = ignore) -> None:
+        """Write the entries of the units that are full."""
+        units, self._full = self._full, []
+        found = map_in_threads(
+            lambda u: _write_unit(u.keys, u.changes, self.zstd, touched=self.touched), units
+        )
+        for number, (unit, entries) in enumerate(zip(units, found, strict=True), 1):
+            self._entries += entries
+            if len(unit.keys) > 1:
+                self._shared.append(unit.keys)
+            progress(number / len(units))
+
+    def finish(self, found: Difference, progress: Progress = ignore) -> Bytes:
+        """Write the other entries, and the container.
+
+        Args:
+            found: without its changes.
+            progress: is called with the completed fraction.
+        """
+        self._full += self._open.values()
+        self.encode(progress)
+        tensors, shared = self._tensors, sorted(self._shared)
+        digests = np.array([x.digests for x in tensors], np.uint64).reshape(-1, 2)
+        record = BaseRecord(digests, self.touched, found.removed, found.unchanged, found.rest)
+        groups = [np.array([(key, tensors[key].size) for key in keys]) for keys in shared]
+        based = {entry.key for entry in self._entries if entry.value != Zstd.wire_id}.union(*shared)
+        alone = [key for key in range(len(tensors)) if key not in based]
+        shapes = {key: tensors[key].shape for key in alone if len(tensors[key].shape) != 1}
+        types = {key: RECORD_NUMBERS[x.dtype] for key, x in enumerate(tensors) if x.dtype in RECORD_NUMBERS}
+        names = tuple(x.name for x in tensors)
+        extension = ext.Extension(names or None, shapes, tuple(groups), types=types)
+        ordered, records = sorted(self._entries, key=lambda e: (e.key, e.base)), {BASE: record.write()}
+        blob, _ = pack(ordered, ext.write(extension, records))
+        least = -(-sum(tensors[key].size for key in alone) // DEFAULT_LIMITS.max_expansion)
+        if blob.nbytes < least:  # constant tensors; readers would take the container for a bomb
+            blob, _ = pack(ordered, ext.write(replace(extension, tag=bytes(least - blob.nbytes)), records))
+        return blob
+
+
+def _write_unit(keys: Sequence[int], own: Sequence[Change], zstd: Zstd, *, touched: bool) -> list[Entry]:
     """Write the entries of tensors that share one, or of one tensor in chunks."""
-    own = [changes[key] for key in keys]
     first = own[0]
     if first.old is None:
         data = first.new.copy_to_host().view(first.new.dtype)
