@@ -206,7 +206,7 @@ def _write_unit(keys: Sequence[int], own: Sequence[Change], zstd: Zstd, *, touch
         olds, values = (np.concatenate(x) for x in zip(*((c.olds, c.values) for c in own), strict=True))
         with join([c.old for c in own if c.old is not None]) as base:
             shared = base, indices, olds, values, first
-            return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
+            return [_write_entry(keys[0], 0, *shared, zstd, touched=touched)]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
@@ -242,7 +242,6 @@ def _write_entry(
     zstd: Zstd,
     *,
     touched: bool,
-    is_shared: bool = False,
 ) -> Entry:
     """Write an entry of changed elements, by the smallest coding.
 
@@ -254,7 +253,6 @@ def _write_entry(
         of: the tensor, or one of those that share the entry.
         zstd: of dense differences.
         touched: whether the reader looks at changed elements alone.
-        is_shared: whether several tensors share the entry.
     """
     d, r, kind = int(base.bits.size), indices.size, of.kind
     dtype = of.new.dtype
@@ -286,7 +284,6 @@ def _write_entry(
         best,
         Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS, _NOTHING, dense),
         Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS_ZSTD, _NOTHING, planes),
+        _write_whole(key, at, whole.view(dtype), zstd),
     ]
-    if not is_shared:
-        options.append(_write_whole(key, at, whole.view(dtype), zstd))
     return min(options, key=lambda e: e.index_section.size + e.value_section.size)
