@@ -130,7 +130,7 @@ def test_the_command_judges_a_patch_again(tmp_path: Path, capsys: pytest.Capture
 def test_mutants_of_kernels_are_killed_by_the_patches_that_run_them() -> None:
     equal = [vector("equal")]
     every = list(mutants_kernels.list_mutants())
-    digests = next(m for m in every if (m.function, m.change) == ("fold", "BitXor -> BitOr #0"))
+    digests = next(m for m in every if (m.function, m.change) == ("mix", "BitXor -> BitOr #0"))
     steps = next(m for m in every if m.module == "steps")
     assert mutants_kernels.judge(digests, equal) == Verdict.KILLED
     assert mutants_kernels.judge(steps, equal) == Verdict.SURVIVES

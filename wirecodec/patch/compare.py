@@ -15,11 +15,13 @@ from wirecodec.patch import digest
 from wirecodec.patch.bits import Bits, Changes, Forms
 from wirecodec.patch.host import HOST
 from wirecodec.patch.states import Kind, bring_together, divide, kind_of, read_bits
-from wirecodec.patch.threads import map_in_threads
+from wirecodec.patch.threads import map_in_threads, thread_count
 
 Progress: TypeAlias = Callable[[float], object]
 """Function that is called with the completed fraction of the work."""
 MAX_SIZE = 2**32
+_BATCHES = 2
+"""Batches of tensors for each thread, between two times when a caller can take out changes."""
 _NOTHING = np.empty(0, np.uint8)
 _PROBED = 2**16
 """Elements that tell whether a tensor may be equal, before its digest is found."""
@@ -119,28 +121,50 @@ def compare(
             found by its digest, without a reading of the old one.
         progress: is called with the completed fraction.
     """
-    found, total = Difference(), 0
-    names = sorted({*old, *new}, key=_order)
+    found = Difference()
+    for completed in fill(found, old, new, touched=touched, sealed=sealed, seals=seals):
+        progress(completed)
+    return found
+
+
+def fill(
+    found: Difference,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    touched: bool,
+    sealed: bool = False,
+    seals: Mapping[str, int] | None = None,
+) -> Iterator[float]:
+    """Add the changes between two states to a difference.
+
+    Yields the completed fraction after some tensors. The caller may take the changes out then, so that the
+    bits of few tensors are in memory.
+    """
+    names, total, done = sorted({*old, *new}, key=_order), 0, 0
     batches = divide(names, {**old, **new})
-    every = map_in_threads(
-        lambda batch: _compare_batch(batch, old, new, seals or {}, touched=touched, sealed=sealed), batches
-    )
-    for number, (batch, results) in enumerate(zip(batches, every, strict=True), 1):
-        progress(number / len(batches))
-        for name, result in zip(batch, results, strict=True):
-            if sealed and name in new:
-                found.seals[name] = result.whole if isinstance(result, Change) else result
-                total += digest.digest_named(name, found.seals[name])
-            if isinstance(result, Change):
-                found.changes.append(result)
-            elif name not in new:
-                found.removed[name] = result
-            elif not touched:
-                found.unchanged += 1
-                found.rest = (found.rest + digest.digest_named(name, result)) & digest.MASK
+    at_once = _BATCHES * thread_count()
+    for first in range(0, len(batches), at_once):
+        some = batches[first : first + at_once]
+        every = map_in_threads(
+            lambda batch: _compare_batch(batch, old, new, seals or {}, touched=touched, sealed=sealed), some
+        )
+        for batch, results in zip(some, every, strict=True):
+            for name, result in zip(batch, results, strict=True):
+                if sealed and name in new:
+                    found.seals[name] = result.whole if isinstance(result, Change) else result
+                    total += digest.digest_named(name, found.seals[name])
+                if isinstance(result, Change):
+                    found.changes.append(result)
+                elif name not in new:
+                    found.removed[name] = result
+                elif not touched:
+                    found.unchanged += 1
+                    found.rest = (found.rest + digest.digest_named(name, result)) & digest.MASK
+            done += len(batch)
+        yield done / len(names)
     if sealed:
         found.target = digest.fold(total & digest.MASK, len(new))
-    return found
 
 
 def _order(name: Any) -> bytes:

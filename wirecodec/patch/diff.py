@@ -5,8 +5,8 @@ states -> tensors that changed, and their positions -> entries, each by the smal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.patch import positions, steps
 from wirecodec.patch.bits import Bits
-from wirecodec.patch.compare import Change, Difference, Progress, compare, ignore
+from wirecodec.patch.compare import Change, Difference, Progress, fill, ignore
 from wirecodec.patch.states import join, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.zstd import Zstd
@@ -69,8 +69,12 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", 
         array([ 0.,  1., -0.,  3.], dtype=float32)
     """
     touched = check_base(base) != "read"
-    found = compare(read_state(old), read_state(new), touched=touched)
-    return write(found, touched=touched, for_slices=base == "slices", level=level)
+    found, writer = Difference(), _Writer(_Coding(touched, base == "slices", Zstd(level=level)))
+    for _ in fill(found, read_state(old), read_state(new), touched=touched):
+        writer.add(found.changes)
+        found.changes.clear()
+        writer.encode()
+    return writer.finish(found)
 
 
 def check_base(base: str) -> str:
@@ -92,68 +96,139 @@ def write(
         for_slices: whether readers of a touched patch may have slices of the tensors.
         progress: is called with the completed fraction.
     """
-    changes = found.changes
-    zstd = Zstd(level=level)
-    units: list[list[int]] = []
-    open_units: dict[np.dtype[Any], tuple[list[int], int]] = {}
-    for key, change in enumerate(changes):
-        size = change.new.bits.size
-        if change.old is None or size > SHARED // 2:
-            units.append([key])
-            continue
-        keys, filled = open_units.get(change.new.dtype, ([], SHARED))
-        if filled + size > SHARED:
-            keys, filled = [], 0
-            units.append(keys)
-        keys.append(key)
-        open_units[change.new.dtype] = keys, filled + size
-    entries = list[Entry]()
-    groups_of_entries = map_in_threads(
-        lambda keys: _write_unit(keys, changes, zstd, touched=touched, for_slices=for_slices), units
-    )
-    for number, group in enumerate(groups_of_entries, 1):
-        entries += group
-        progress(number / len(units))
-    record = BaseRecord(
-        np.array([change.digests for change in changes], np.uint64).reshape(-1, 2),
-        touched,
-        found.removed,
-        found.unchanged,
-        found.rest,
-    )
-    names = tuple(change.name for change in changes)
-    groups = [
-        np.array([(key, changes[key].new.bits.size) for key in keys])
-        for keys in sorted(units)
-        if len(keys) > 1
-    ]
-    based = {entry.key for entry in entries if entry.value != Zstd.wire_id} | {
-        key for keys in units if len(keys) > 1 for key in keys
-    }
-    shapes = {key: change.new.shape for key, change in enumerate(changes) if key not in based}
-    whole = {key: shape for key, shape in shapes.items() if len(shape) != 1}
-    types = {
-        key: RECORD_NUMBERS[c.new.dtype] for key, c in enumerate(changes) if c.new.dtype in RECORD_NUMBERS
-    }
-    extension = ext.Extension(names or None, whole, tuple(groups), types=types)
-    ordered, records = sorted(entries, key=lambda e: (e.key, e.base)), {BASE: record.write()}
-    blob, _ = pack(ordered, ext.write(extension, records))
-    least = -(-sum(changes[key].new.bits.size for key in shapes) // DEFAULT_LIMITS.max_expansion)
-    if blob.nbytes < least:  # constant tensors; readers would take the container for a bomb
-        blob, _ = pack(ordered, ext.write(replace(extension, tag=bytes(least - blob.nbytes)), records))
-    return blob
+    writer = _Writer(_Coding(touched, for_slices, Zstd(level=level)))
+    writer.add(found.changes)
+    return writer.finish(found, progress)
 
 
-def _write_unit(
-    keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, touched: bool, for_slices: bool
-) -> list[Entry]:
+@dataclass(frozen=True)
+class _Coding:
+    """Choices of a patch.
+
+    Attributes:
+        touched: whether the reader looks at changed elements alone.
+        for_slices: whether it may lack some of these, so that the values have one context.
+        zstd: of tensors that are dense or whole.
+    """
+
+    touched: bool
+    for_slices: bool
+    zstd: Zstd
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """Tensor of a patch.
+
+    Attributes:
+        name, dtype, shape: of the tensor.
+        size: its elements.
+        digests: of the old and of the new one.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    size: int
+    digests: tuple[int, int]
+
+
+@dataclass(eq=False)
+class _Unit:
+    """Changes that share an entry, or those of one tensor in chunks.
+
+    Attributes:
+        keys: of the tensors.
+        changes: of each.
+        size: elements of all tensors.
+    """
+
+    keys: list[int] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, key: int, change: Change) -> None:
+        """Add the change of a tensor."""
+        self.keys.append(key)
+        self.changes.append(change)
+        self.size += change.new.bits.size
+
+
+@dataclass(eq=False)
+class _Writer:
+    """Writing of a patch: changes become entries, and are let go.
+
+    Attributes:
+        coding: of its entries.
+    """
+
+    coding: _Coding
+    _tensors: list[_Tensor] = field(default_factory=list)
+    _entries: list[Entry] = field(default_factory=list)
+    _shared: list[list[int]] = field(default_factory=list)
+    _open: dict[np.dtype[Any], _Unit] = field(default_factory=dict)
+    _full: list[_Unit] = field(default_factory=list)
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """Divide changes among units."""
+        for key, change in enumerate(changes, len(self._tensors)):
+            new = change.new
+            size = int(new.bits.size)
+            self._tensors.append(_Tensor(change.name, new.dtype, new.shape, size, change.digests))
+            if change.old is None or size > SHARED // 2:
+                self._full.append(_Unit())
+                self._full[-1].add(key, change)
+                continue
+            unit = self._open.setdefault(new.dtype, _Unit())
+            if unit.size + size > SHARED:
+                self._full.append(unit)
+                unit = self._open[new.dtype] = _Unit()
+            unit.add(key, change)
+
+    def encode(self, progress: Progress = ignore) -> None:
+        """Write the entries of the units that are full."""
+        units, self._full = self._full, []
+        found = map_in_threads(lambda unit: _write_unit(unit.keys, unit.changes, self.coding), units)
+        for number, (unit, entries) in enumerate(zip(units, found, strict=True), 1):
+            self._entries += entries
+            if len(unit.keys) > 1:
+                self._shared.append(unit.keys)
+            progress(number / len(units))
+
+    def finish(self, found: Difference, progress: Progress = ignore) -> Bytes:
+        """Write the other entries, and the container.
+
+        Args:
+            found: without its changes.
+            progress: is called with the completed fraction.
+        """
+        self._full += self._open.values()
+        self.encode(progress)
+        tensors, shared = self._tensors, sorted(self._shared)
+        digests = np.array([x.digests for x in tensors], np.uint64).reshape(-1, 2)
+        record = BaseRecord(digests, self.coding.touched, found.removed, found.unchanged, found.rest)
+        groups = [np.array([(key, tensors[key].size) for key in keys]) for keys in shared]
+        based = {entry.key for entry in self._entries if entry.value != Zstd.wire_id}.union(*shared)
+        alone = [key for key in range(len(tensors)) if key not in based]
+        shapes = {key: tensors[key].shape for key in alone if len(tensors[key].shape) != 1}
+        types = {key: RECORD_NUMBERS[x.dtype] for key, x in enumerate(tensors) if x.dtype in RECORD_NUMBERS}
+        names = tuple(x.name for x in tensors)
+        extension = ext.Extension(names or None, shapes, tuple(groups), types=types)
+        ordered, records = sorted(self._entries, key=lambda e: (e.key, e.base)), {BASE: record.write()}
+        blob, _ = pack(ordered, ext.write(extension, records))
+        least = -(-sum(tensors[key].size for key in alone) // DEFAULT_LIMITS.max_expansion)
+        if blob.nbytes < least:  # constant tensors; readers would take the container for a bomb
+            blob, _ = pack(ordered, ext.write(replace(extension, tag=bytes(least - blob.nbytes)), records))
+        return blob
+
+
+def _write_unit(keys: Sequence[int], own: Sequence[Change], coding: _Coding) -> list[Entry]:
     """Write the entries of tensors that share one, or of one tensor in chunks."""
-    own = [changes[key] for key in keys]
     first = own[0]
     if first.old is None:
         data = first.new.copy_to_host().view(first.new.dtype)
         cuts = range(0, max(data.size, 1), CHUNK)
-        return [_write_whole(keys[0], at, data[at : at + CHUNK], zstd) for at in cuts]
+        return [_write_whole(keys[0], at, data[at : at + CHUNK], coding.zstd) for at in cuts]
     if len(own) > 1:
         starts = np.cumsum([0, *(c.new.bits.size for c in own[:-1])]).tolist()
         parts = zip(own, starts, strict=True)
@@ -161,18 +236,14 @@ def _write_unit(
         olds, values = (np.concatenate(x) for x in zip(*((c.olds, c.values) for c in own), strict=True))
         with join([c.old for c in own if c.old is not None]) as base:
             shared = base, indices, olds, values, first
-            return [
-                _write_entry(
-                    keys[0], 0, *shared, zstd, touched=touched, for_slices=for_slices, is_shared=True
-                )
-            ]
+            return [_write_entry(keys[0], 0, *shared, coding)]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
         here = slice(*np.searchsorted(first.indices, np.array([at, stop], np.uint32)))
         indices = first.indices[here] - np.uint32(at)
         own_part = first.old.part(at, stop), indices, first.olds[here], first.values[here], first
-        entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched, for_slices=for_slices))
+        entries.append(_write_entry(keys[0], at, *own_part, coding))
     return entries
 
 
@@ -198,11 +269,7 @@ def _write_entry(
     olds: Array,
     values: Array,
     of: Change,
-    zstd: Zstd,
-    *,
-    touched: bool,
-    for_slices: bool,
-    is_shared: bool = False,
+    coding: _Coding,
 ) -> Entry:
     """Write an entry of changed elements, by the smallest coding.
 
@@ -212,10 +279,7 @@ def _write_entry(
         indices: (r,) u32.
         olds, values: (r,) unsigned.
         of: the tensor, or one of those that share the entry.
-        zstd: of dense differences.
-        touched: whether the reader looks at changed elements alone.
-        for_slices: whether it may lack some of these, so that the values have one context.
-        is_shared: whether several tensors share the entry.
+        coding: of the patch.
     """
     d, r, kind = int(base.bits.size), indices.size, of.kind
     dtype = of.new.dtype
@@ -226,7 +290,7 @@ def _write_entry(
     has_classes = chosen[0].count > 1
     shift = chosen[0].shift if has_classes else kind.shifts[0] if kind.signed else None
     found = Rice.wire_id, _NOTHING
-    if r < d and has_classes and not touched:
+    if r < d and has_classes and not coding.touched:
         found = BY_CLASS, positions.encode(base, indices, *chosen)
     elif r < d:
         found = Rice.wire_id, Rice().encode(indices, d, 0)
@@ -234,20 +298,19 @@ def _write_entry(
         runs = Huffman.wire_id, Huffman().encode(indices, d, 0)
         found = min(found, runs, key=lambda each: each[1].size)
     signed = kind.signed or shift is not None
-    coded = steps.encode(olds, values, signed=signed, shift=None if for_slices else shift)
+    coded = steps.encode(olds, values, signed=signed, shift=None if coding.for_slices else shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
-    if touched or r < _DENSE * d:
+    if coding.touched or r < _DENSE * d:
         return best
     every = base.copy_to_host()
     whole = every.copy()
     whole[indices] = values
     dense = steps.encode(every, whole, signed=signed, shift=shift)
-    planes = steps.encode_planes(every, whole, signed=signed, level=zstd.level)
+    planes = steps.encode_planes(every, whole, signed=signed, level=coding.zstd.level)
     options = [
         best,
         Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS, _NOTHING, dense),
         Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS_ZSTD, _NOTHING, planes),
+        _write_whole(key, at, whole.view(dtype), coding.zstd),
     ]
-    if not is_shared:
-        options.append(_write_whole(key, at, whole.view(dtype), zstd))
     return min(options, key=lambda e: e.index_section.size + e.value_section.size)

@@ -17,7 +17,7 @@ from wirecodec.errors import Invalid, SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.bits import Bits
-from wirecodec.patch.host import of_array
+from wirecodec.patch.host import HOST, of_array
 from wirecodec.patch.prepared import PreparedPatch
 from wirecodec.patch.states import bring_together, read_bits, view_memory
 from wirecodec.patch.writes import Write
@@ -173,6 +173,9 @@ class KeyReader:
         if len(given) > 1:
             places = indices - np.repeat(starts[:-1].astype(np.uint32), np.diff(cuts))
         for name, bits, a, b in zip(names, given, ends, ends[1:], strict=False):
+            if b - a == bits.bits.size and bits.forms is HOST:  # positions are larger than elements
+                self._found.writes.append(Write(name, None, values[a:b]))
+                continue
             memory = view_memory(self.state[name], bits)
             self._found.writes.append(Write(name, places[a:b], values[a:b], None, memory))
 

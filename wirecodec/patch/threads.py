@@ -14,14 +14,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+def thread_count() -> int:
+    """Return the number of threads that kernels may use."""
+    from wirecodec.kernels.cpu import threads  # it imports Numba
+
+    return threads.thread_count()
+
+
 def map_in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Apply a function on all threads that kernels may use, and yield the results in order.
 
     No thread works on after an exception. After an interrupt, Python's own pool can wait for ever: its waits
     leave a lock taken.
     """
-    from wirecodec.kernels.cpu.threads import thread_count
-
     listed = list(items)
     threads = min(thread_count(), len(listed))
     if threads < 2:

@@ -118,6 +118,20 @@ def test_whole_rows_of_a_table_take_few_bits_for_their_positions(base: str) -> N
     assert 8 * patch.size < 2.5 * new["table"][::97].size  # of which a bit is the sign
 
 
+@pytest.mark.parametrize("rate", [1e-6, 1e-4, 1e-2])
+def test_a_dense_fine_tune_takes_no_more_than_planes_of_the_difference(rate: float) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    old = make_state(layers=2)
+    new = train(old, rate, steps=40)
+    o, n = (np.concatenate([x[name].reshape(-1).view("u2") for name in old]) for x in (old, new))
+    order = [np.where(x < 2**15, x, 3 * 2**15 - 1 - x.astype("i4")).astype("u2") for x in (o, n)]
+    step = (order[1] - order[0]).view("i2").astype("i4")
+    differences = (n - o, n ^ o, np.where(step < 0, -2 * step - 1, 2 * step).astype("u2"))
+    planes = [np.ascontiguousarray(x.view("u1").reshape(-1, 2).T).tobytes() for x in differences]
+    least = min(len(zstandard.ZstdCompressor(level=3).compress(x)) for x in planes)
+    assert wc.diff(old, new).size <= least + 64 * len(old)
+
+
 def test_a_state_that_did_not_change_takes_few_bytes() -> None:
     state = make_state()
     patch = wc.diff(state, copy(state))

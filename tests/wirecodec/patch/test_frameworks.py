@@ -72,22 +72,28 @@ def test_modules_with_tied_and_buffered_tensors() -> None:
 NAMES = sorted(name_of(dtype) for dtype in ELEMENT_DTYPES if hasattr(torch, name_of(dtype)))
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
 @pytest.mark.parametrize("name", NAMES)
-def test_bits_of_each_type(name: str) -> None:
+def test_bits_of_each_type(name: str, layout: str) -> None:
     """Tensors of any bits that are changed, replaced and new, in place where their memory stays."""
     dtype, rng = getattr(torch, name), np.random.default_rng(0)
     old, new = (rng.integers(0, 2, (6, 16), np.uint8) * 0xFF for _ in range(2))
     if name == "bool":
         old, new = old & 1, new & 1
-    a, b = ({"w": torch.from_numpy(x.copy()).view(dtype)} for x in (old, new))
-    state, b["new"] = {"w": torch.from_numpy(old.copy()).view(dtype)}, b["w"][:2].clone()
-    memory = state["w"].data_ptr()
+
+    def make(data: Any) -> Any:
+        tensor = torch.from_numpy(data.copy()).view(dtype)
+        return tensor if layout == "contiguous" else tensor.t()
+
+    a, b, state = {"w": make(old)}, {"w": make(new)}, {"w": make(old)}
+    b["new"] = torch.from_numpy(new[:2].copy()).view(dtype)
+    memory, strides = state["w"].data_ptr(), state["w"].stride()
     wc.apply(wc.diff(a, b), state)
     assert is_equal(state, b)
-    assert state["w"].data_ptr() == memory
+    assert (state["w"].data_ptr(), state["w"].stride()) == (memory, strides)
     assert state["new"].dtype == dtype
     patches = [wc.diff(a, b), wc.diff(b, a)]
-    assert is_equal(wc.apply(wc.merge(patches, a), a), {"w": torch.from_numpy(old).view(dtype)})
+    assert is_equal(wc.apply(wc.merge(patches, a), a), {"w": make(old)})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An interrupt at a call of ``apply`` leaves the old state or the new one, and the next one completes it."""
+"""An interrupt at any call of ``apply`` leaves the old state or the new one; the next call completes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MISSES = 3
 
 
 def make_pair() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make two states: tensors that share an entry, a strided one, and others new, gone, or equal."""
+    """Make two states: tensors that share an entry, a strided one, and some that are new, gone, or kept."""
     old: dict[str, Any] = make_state(layers=1, width=32)
     new: dict[str, Any] = train(old, 1e-4)
     old |= {"strided": np.arange(40, dtype="f4")[::2], "gone": np.zeros(2), "kept": np.arange(9)}
