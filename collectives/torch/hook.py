@@ -25,6 +25,7 @@ from collectives.torch.arguments import (
     wrap_group,
 )
 from collectives.torch.callbacks import after_backward, raise_error, report_error
+from collectives.torch.first_step import Expected
 from collectives.torch.isolation import isolate
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.parts import PartSettings
@@ -101,8 +102,7 @@ def torch_hook(
         >>> hook = co.torch_hook(compressor, co.TorchComm(), model.named_parameters())  # doctest: +SKIP
         >>> ddp.register_comm_hook(None, hook)  # doctest: +SKIP
     """
-    import torch
-    import torch.distributed as dist
+    import torch.distributed
 
     check_compressor(compressor)
     check_scaler(scaler)
@@ -112,7 +112,7 @@ def torch_hook(
     named = name_parameters(named_parameters)
     refuse_complex(named)
     names = {id(parameter): name for name, parameter in named.items()}
-    trainable = frozenset(id(parameter) for parameter in named.values() if parameter.requires_grad)
+    expected = Expected(named)
     overlap = _decide_overlap(compressor, overlap)
     settings: Settings | None = None
     overlaps = False
@@ -122,13 +122,19 @@ def torch_hook(
         nonlocal settings, overlaps
         channel = find_ends(comm)
         if settings is None or settings.channel is not channel:
-            on_gpu = any(parameter.is_cuda for parameter in named.values())
-            overlaps = has_spare_cores(channel, on_gpu=on_gpu) if overlap is None else overlap
+            overlaps = (
+                has_spare_cores(channel, on_gpu=any(one.is_cuda for one in named.values()))
+                if overlap is None
+                else overlap
+            )
             if overlaps:
                 isolate(channel)
-            exchange = PartSettings(compressor, names.values(), algorithm, nonfinite, scaler)
             settings = Settings(
-                exchange, channel, names, trainable, ahead=EncoderAhead() if overlaps else None
+                PartSettings(compressor, names.values(), algorithm, nonfinite, scaler),
+                channel,
+                names,
+                expected,
+                ahead=EncoderAhead() if overlaps else None,
             )
         return settings
 
@@ -147,6 +153,9 @@ def torch_hook(
         except BaseException:  # the other ranks exchange this bucket
             channel.worker.submit(partial(skip_exchange, channel))
             raise
+        expected.buckets[number] = bucket, future
+        if number > bucket.index():
+            expected.watch(number, is_last=is_last)
         if overlaps:
             step.encode_ahead(number)
             channel.worker.submit(partial(step.exchange_bucket, number, is_last=is_last))
@@ -159,7 +168,10 @@ def torch_hook(
         return future
 
     # DDP checks these annotations and does not accept strings.
-    hook.__annotations__ = {"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
+    hook.__annotations__ = {
+        "bucket": torch.distributed.GradBucket,
+        "return": torch.futures.Future[torch.Tensor],
+    }
     return hook
 
 

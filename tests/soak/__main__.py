@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,7 +133,7 @@ class Soak:
         """Take one step of a random method, with or without a fault, and compare the ranks."""
         key = self.random.choice(self.names), self.random.randrange(len(self.shapes))
         fault = FAULTS[self.random.choice(list(FAULTS)) if self.random.random() < self.share else "none"]
-        if key not in self.subjects:
+        if key not in self.subjects:  # it was not saved when all objects were renewed
             self.subjects[key] = self.make(key)
         subject = self.subjects[key]
         if not self.fits(fault, subject):
@@ -144,6 +145,13 @@ class Soak:
             self.check(key)
         if self.steps % RENEW_INTERVAL == 0:
             self.renew()
+
+    def begin(self) -> None:
+        """Take a step of each method with each shape; this loads the kernels before memory is measured."""
+        for key in product(self.names, range(len(self.shapes))):
+            faulthandler.dump_traceback_later(MAX_SECONDS, exit=True)
+            self.subjects[key] = self.make(key)
+            self.take(key, FAULTS["none"])
 
     def make(self, key: Key) -> Subject:
         """Make the object of a method, and compile what it needs: peers of a store do not wait for that."""
@@ -362,6 +370,7 @@ def main() -> int:
 
 def run(soak: Soak, seconds: float) -> None:
     """Take steps for some time, and check the sum rules, memory, files and threads at the end."""
+    soak.begin()
     begin, early = time.monotonic(), None
     with Progress(disable=soak.rank != 0 or not sys.stderr.isatty()) as progress:
         task = progress.add_task("steps", total=seconds)
