@@ -286,7 +286,7 @@ def exchange(addresses: Array, sizes: Array, cuts: Array, positions: Array, olds
     """Replace elements of some arrays, one array after another.
 
     Args:
-        addresses: (3, n) i64, of the arrays, of the positions in each, (r,) u32, and of the new elements, (r,).
+        addresses: (3, n) i64, of the arrays, of their positions, u32, and of the new elements.
         sizes: (n,) i64, elements of each.
         cuts: (n + 1,) i64, first change of each, and r.
         positions: (0,) u32, of which the type counts.
