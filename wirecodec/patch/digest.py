@@ -17,8 +17,8 @@ from wirecodec.patch.bits import Bits
 MASK = 2**64 - 1
 _PIECE = 2**17
 """Words per call of the kernel, so that an interrupt waits for less than a millisecond."""
-_SHORT = 2**16
-"""Bytes up to which arrays share a call of the kernel."""
+_TOGETHER = 16
+"""Short arrays that share a call of the kernel: all of them are at most a piece."""
 
 
 def fold(word: int, number: int) -> int:
@@ -61,15 +61,16 @@ def sum_arrays(parts: Sequence[Array]) -> Array:
     from wirecodec.kernels.cpu.patch import digest as kernels
 
     sums = np.empty(len(parts), np.uint64)
-    short = [i for i, part in enumerate(parts) if part.nbytes <= _SHORT]
-    for at in range(0, len(short), _PIECE * 8 // _SHORT):
-        some = short[at : at + _PIECE * 8 // _SHORT]
+    longest = 8 * _PIECE // _TOGETHER
+    short = [i for i, part in enumerate(parts) if part.nbytes <= longest]
+    for at in range(0, len(short), _TOGETHER):
+        some = short[at : at + _TOGETHER]
         own, found = [parts[i] for i in some], np.empty(len(some), np.uint64)
         sizes = np.array([part.nbytes for part in own], np.int64)
         kernels.digest_arrays(addresses_of(own), sizes, np.empty(0, np.uint8), found)
         sums[some] = found
     for i, part in enumerate(parts):
-        if part.nbytes > _SHORT:
+        if part.nbytes > longest:
             sums[i] = sum_elements(part)
     return sums
 

@@ -116,9 +116,12 @@ class HostForms:
         """Replace some elements of each array, by one call of a kernel."""
         from wirecodec.kernels.cpu.patch import digest as kernels
 
+        places = [np.require(x, np.uint32, ["C", "A"]) for x in indices]
+        news = [np.require(x, olds.dtype, ["C", "A"]) for x in values]
+        addresses = np.stack([addresses_of(each) for each in (parts, places, news)])
         counts, sizes = (np.array([x.size for x in each], np.int64) for each in (indices, parts))
-        places, news = (read_only(np.concatenate(each)) for each in (indices, values))
-        kernels.exchange(addresses_of(parts), sizes, np.append(0, np.cumsum(counts)), places, news, olds)
+        cuts = np.append(0, np.cumsum(counts))
+        kernels.exchange(addresses, sizes, cuts, np.empty(0, np.uint32), olds)
 
     def count_rows(self, bits: Array, shift: int, step: int, rows: int) -> Array:
         """Count the rows of elements."""

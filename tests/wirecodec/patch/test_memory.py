@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +19,7 @@ from wirecodec.patch import states
 TENSORS, SIZE = 128, 2**16
 MODEL = 2 * TENSORS * SIZE
 """Bytes of the model."""
+Order = Literal["C", "F"]
 
 
 def measure_peak(call: Callable[[], Any]) -> int:
@@ -39,7 +40,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "thread_count", lambda: 1)
 
 
-def make_pair(share: float, order: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def make_pair(share: float, order: Order) -> tuple[dict[str, Any], dict[str, Any]]:
     rng = np.random.default_rng(0)
     old, new = {}, {}
     for number in range(TENSORS):
@@ -56,7 +57,9 @@ def make_pair(share: float, order: Any) -> tuple[dict[str, Any], dict[str, Any]]
     [(0.01, "C", 0.1, 0.15), (0.01, "F", 0.25, 0.15), (0.9, "C", 0.6, None)],
     ids=["step", "strided", "dense"],
 )
-def test_no_second_copy(base: str, share: float, order: str, of_diff: float, of_apply: float | None) -> None:
+def test_no_second_copy(
+    base: str, share: float, order: Order, of_diff: float, of_apply: float | None
+) -> None:
     old, new = make_pair(share, order)
     patch = wc.diff(old, new, base=base)  # kernels are compiled and memory is kept from here on
     wc.apply(patch, {name: x.copy(order="K") for name, x in old.items()})

@@ -30,7 +30,7 @@ PRECISION = U64(31)
 
 CLASSES, RUN, TILE = U64(PATCH_CLASSES), U64(PATCH_RUN), U64(4096)
 SPAN, WINDOW = U64(8), U64(32)
-SPAN_PAIRS, TILE_PAIRS, STRIDE = SPAN >> U64(1), TILE >> U64(1), TILE // SPAN + WINDOW + U64(1)
+SPAN_PAIRS, TILE_PAIRS, STRIDE = SPAN >> U64(1), TILE >> U64(1), TILE // SPAN + WINDOW
 """Classes; elements that are classified at a time; elements that are decoded at a time for a lane, a tile;
 elements between two sums of weights, a span; spans that are searched at a time; pairs of elements of a span
 and of a tile; and the sums of a tile with those beyond, which are compared too.
@@ -134,7 +134,7 @@ def accumulate(
         for j in range(SPAN_PAIRS):
             total += U64(weights[classes[pair + j]])
         pair += SPAN_PAIRS
-    for span in range(spans, spans + WINDOW + U64(1)):
+    for span in range(spans, spans + WINDOW):
         sums[span] = U64(0xFFFFFFFFFFFFFFFF)
     return total
 
