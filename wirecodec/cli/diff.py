@@ -37,10 +37,10 @@ def add_to(commands: Any) -> None:
     add_file(command, "the state after", name="new", metavar="NEW")
     command.add_argument(
         "--base",
-        choices=("read", "unread"),
+        choices=("read", "unread", "slices"),
         default="read",
         help="whether a reader reads all old elements, or those that change alone, which takes about 2.5 "
-        "bits more per changed element (default: read)",
+        "bits more per changed element, or may have slices of the tensors, .4 bits more (default: read)",
     )
     page = command.add_mutually_exclusive_group()
     page.add_argument("-q", "--quiet", action="store_true", help="do not print the sizes")
@@ -63,11 +63,17 @@ def _run(options: argparse.Namespace) -> int:
     if options.old == options.new == STANDARD:
         raise ValueError("OLD and NEW are both standard input; name a file")
     old, new = open_state(options.old), open_state(options.new)
-    touched = options.base == "unread"
+    touched, for_slices = options.base != "read", options.base == "slices"
     with name_file(options.new), show_progress("diff") as progress:
         _check_opaque(old, new)
         found = compare(old.arrays, new.arrays, touched=touched, progress=lambda part: progress(part / 2))
-        blob = write(found, touched=touched, level=_LEVEL, progress=lambda part: progress((1 + part) / 2))
+        blob = write(
+            found,
+            touched=touched,
+            for_slices=for_slices,
+            level=_LEVEL,
+            progress=lambda part: progress((1 + part) / 2),
+        )
     with open_output(options.output) as file:
         file.write(blob.data)
     if not options.quiet:

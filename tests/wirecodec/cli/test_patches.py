@@ -38,7 +38,7 @@ README = (Path(cli.__file__).parent / "README.md").read_text(encoding="utf-8")
 
 
 @formats
-@pytest.mark.parametrize("base", ["read", "unread"])
+@pytest.mark.parametrize("base", ["read", "unread", "slices"])
 def test_files_come_back_byte_for_byte(kind: str, base: str, tmp_path: Path, capsys: Any) -> None:
     old, new, patch = save_pair(tmp_path, kind, *make_pair(FORMATS[kind][2]))
     before, after, made = contents(old), contents(new), tmp_path / f"made{old.suffix}"
