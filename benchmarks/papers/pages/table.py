@@ -145,10 +145,13 @@ def format_answer(sections: Mapping[str, Sequence[Row]], claims: Mapping[str, in
 
 def read_speedups(name: str) -> list[tuple[float, float]]:
     """Return a selector's speed-up over torch's top-k and over this library's, in each cell of select.md."""
-    found = []
+    found, own = list[tuple[float, float]](), list[float]()
     for line in (RESULTS / "select.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith(f"| `{name}`") and "× (" in line:
-            found += [(float(a), float(b)) for a, b in re.findall(r"([\d.]+)× \(([\d.]+)×\)", line)]
+        cells = [float(cell) for cell in re.findall(r"([\d.]+)× \|", line)]
+        if cells and line.startswith("| `topk(δ)` |"):  # the first row of each table
+            own = cells
+        if cells and line.startswith(f"| `{name}` |"):
+            found += [(over, over / ours) for over, ours in zip(cells, own, strict=True)]
     return found
 
 
