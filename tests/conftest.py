@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark sampled and slow tests before ``-m`` is applied, and deselect tests of a GPU if there is none."""
+    """Mark sampled and slow tests before ``-m`` is applied. Without a GPU, deselect its tests."""
     mark_sweeps(items)
     mark_slow(items)
     of_gpu = [item for item in items if item.get_closest_marker("gpu")]

@@ -144,7 +144,7 @@ class Pending(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it was neither committed nor rolled back."""
+        """Return whether it was neither committed nor rolled back."""
         return self._is_open
 
     def commit(self) -> None:

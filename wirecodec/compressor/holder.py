@@ -189,12 +189,12 @@ class Prepared(OpenStep):
 
     @property
     def sends_what_it_encoded(self) -> bool:
-        """Whether ``blob`` is still the encoded container, whose tensors are ``sent``."""
+        """Return whether ``blob`` is still the encoded container, whose tensors are ``sent``."""
         return self.blob is self._encoded
 
     @property
     def blob_on_host(self) -> Bytes:
-        """The container on the host. Decoding a container on a GPU made this copy."""
+        """Return the container on the host. Decoding a container on a GPU made this copy."""
         return self.blob if self._blob_on_host is None else self._blob_on_host
 
     def __repr__(self) -> str:
@@ -231,7 +231,7 @@ class Prepared(OpenStep):
 
     @property
     def needs_results(self) -> bool:
-        """Whether ``commit`` needs what the exchange delivers."""
+        """Return whether ``commit`` needs the result of the exchange."""
         return self._amend is not None
 
     def amend(self, change: Callable[[], None]) -> None:

@@ -187,7 +187,7 @@ def choose_slice(choose: Chooser, name: str, dtype: np.dtype[Any], shape: tuple[
 
 @dataclass(eq=False)
 class _Found:
-    """What a key changes: writes, the slices that it leaves, and names that the reader has no longer."""
+    """Changes of a key: writes, new slices, and names of tensors that the reader drops."""
 
     writes: list[Write] = field(default_factory=list)
     slices: dict[str, Slice] = field(default_factory=dict)

@@ -239,7 +239,7 @@ def test_elements_of_all_types_and_shapes(
 
 
 def find_file(package: str, path: str) -> Path:
-    """Return a file of a package, which is not imported; skip the test if there is none."""
+    """Return a file of a package without an import of it. Skip the test if there is no such file."""
     found = importlib.util.find_spec(package)
     for folder in (found and found.submodule_search_locations) or ():
         if (Path(folder) / path).exists():

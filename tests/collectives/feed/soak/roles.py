@@ -171,7 +171,7 @@ def read(place: Place, number: int, life: int, state: State) -> int:
 def follow(reader: co.Subscriber, state: State, chance: random.Random) -> int | None:
     """Bring a state to the newest version in one of several ways, and return its number.
 
-    Returns None if only a newer version was wanted, and there is none: the state was not read.
+    Returns None if only a newer version was wanted, and there is none. The state is not read then.
     """
     timeout = chance.choice((0.0, 0.2))
     if chance.random() < 0.5:
