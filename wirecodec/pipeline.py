@@ -265,6 +265,12 @@ def decode_listed(blob: Any, listed: Schema, name: str, limits: DecodeLimits) ->
     The index is as untrusted as the container. So it is compared as a schema, and lifts no limit.
     """
     data, header = open_container(blob, limits, sizes_trusted=False)
+    spec = plain_spec(header) if len(listed) == 1 and not header.extension.patches() else None
+    if spec is not None and spec.name in listed:
+        check_only((spec,), listed[spec.name])
+        tensor: SparseTensor = host.only_tensor_of(data, header, spec, limits)
+        header.extension.keep()
+        return tensor
     specs = TensorSpecs(header, listed)
     check_all(specs, listed)
     return _decode_some(data, header, specs, limits, (name,))[name]

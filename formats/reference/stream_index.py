@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 from formats.reference.container import PREFIX_BYTES, pad8
 from formats.reference.element_types import CODE_NAMED
-from formats.reference.errors import ChecksumMismatch, Invalid, LimitExceeded, Malformed, Truncated, Unsupported
+from formats.reference.errors import (
+    ChecksumMismatch,
+    Invalid,
+    LimitExceeded,
+    Malformed,
+    Truncated,
+    Unsupported,
+)
 from formats.reference.limits import DEFAULT_LIMITS, Limits
 from formats.reference.stream import UNIT_MAGIC, write_unit
 
@@ -128,7 +135,8 @@ def _read_body(body: bytes, stop: int) -> list[Part]:
         if name_len > MAX_NAME_BYTES:
             raise Invalid("index-names", f"a name of {name_len} bytes")
         found[part].append(Entry(text, _TYPES[dtype], shape))
-    return [Part(*row, tuple(own)) for row, own in zip(parts, found, strict=True)]
+    rows_of = zip(parts, found, strict=True)
+    return [Part(offset, length, digest, tuple(own)) for (offset, length, digest), own in rows_of]
 
 
 def write_index(parts: Sequence[Part]) -> bytes:

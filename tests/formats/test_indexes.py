@@ -124,7 +124,9 @@ def test_the_example_of_the_page() -> None:
 
     (vector,) = (json.loads(p.read_text()) for p in [make_vectors.VECTORS / "indexes" / "closed-one.json"])
     section = PAGE.read_text().partition("`closed-one`")[2]
-    rows: list[Any] = re.findall(r"^    +(\d+)  ((?:[0-9A-F]{2} )*[0-9A-F]{2})(?:  |$)", section, re.MULTILINE)
+    rows: list[Any] = re.findall(
+        r"^    +(\d+)  ((?:[0-9A-F]{2} )*[0-9A-F]{2})(?:  |$)", section, re.MULTILINE
+    )
     body = bytes.fromhex("".join(digits for _, digits in rows))
     assert len(body) == 85 and body in bytes.fromhex("".join(vector["hex"]))
     assert [int(at) for at, _ in rows][0] == 0

@@ -126,7 +126,9 @@ def some_tensors_of(
 ) -> dict[int, SparseTensor]:
     """Decode the tensors of some keys, ascending, and no other entries. Raises a WireError."""
     owners = {
-        int(key): int(members[0, 0]) for members in header.extension.sharing() for key in members[:, 0].tolist()
+        int(key): int(members[0, 0])
+        for members in header.extension.sharing()
+        for key in members[:, 0].tolist()
     }
     wanted = np.isin(header.table["key"], [owners.get(key, key) for key in keys])
     parts = decode_chunks(data, header, limits, skipped=~wanted)

@@ -28,6 +28,8 @@ _HEAD = struct.Struct("<B7xII")
 _PART = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "S32")])
 _TENSOR = np.dtype([("part", "<u4"), ("name", "<u4"), ("dtype", "u1"), ("ndim", "u1"), ("reserved", "<u2")])
 _DTYPES: dict[int, np.dtype[Any]] = dict(enumerate(DTYPES, 1)) | RECORD_DTYPES
+_MAX_TRIES = 32
+"""Places in which a name is looked for before all names are read."""
 _KNOWN = np.isin(np.arange(256), list(_DTYPES))
 
 
@@ -74,7 +76,6 @@ class Index:
 
     Attributes:
         offset: the same.
-        names: {name: number of its last row}, in the order of the rows.
 
     Raises:
         WireError: rows 16 to 18.
@@ -92,9 +93,8 @@ class Index:
         self._parts = np.frombuffer(body, _PART, n_parts, _HEAD.size)
         self._rows = np.frombuffer(body, _TENSOR, n_tensors, tensors_at)
         self._dims = _starts(self._rows["ndim"])
-        lengths = _starts(self._rows["name"])
-        names_at = self._shapes_at + 8 * int(self._dims[-1])
-        if names_at + int(lengths[-1]) != len(body):
+        self._bounds = _starts(self._rows["name"]) + (self._shapes_at + 8 * int(self._dims[-1]))
+        if self._bounds[-1] != len(body):
             raise Malformed("index", "the rows do not add up to the body")
         self._check_rows(offset)
         unknown = ~_KNOWN[self._rows["dtype"]]
@@ -102,7 +102,7 @@ class Index:
             raise Unsupported("dtype", f"element type {self._rows['dtype'][np.argmax(unknown)]}")
         if (self._rows["name"] > MAX_NAME_BYTES).any():
             raise Invalid("index-names", f"a name of more than {MAX_NAME_BYTES} bytes")
-        self.names = dict(zip(_read_names(body, names_at, lengths), range(n_tensors), strict=False))
+        self._check_texts(n_tensors)
 
     def _check_rows(self, stop: int) -> None:
         offset, length = self._parts["offset"], self._parts["length"]
@@ -110,12 +110,49 @@ class Index:
         # Differences cannot wrap: each is of numbers of which the first is not the smaller one.
         broken = (offset | length) & 7 != 0
         broken |= (length < PREFIX_BYTES) | (offset > stop) | (length > stop - np.minimum(offset, stop))
-        broken[1:] |= (offset[1:] < offset[:-1]) | (offset[1:] - np.minimum(offset[:-1], offset[1:]) < length[:-1])
+        broken[1:] |= (offset[1:] < offset[:-1]) | (
+            offset[1:] - np.minimum(offset[:-1], offset[1:]) < length[:-1]
+        )
         if broken.any():
             at = int(np.argmax(broken))
             raise Malformed("index", f"a part of {length[at]} bytes at {offset[at]}")
         if (part >= self._parts.size).any() or (part[1:] < part[:-1]).any() or self._rows["reserved"].any():
             raise Malformed("index", "the tensors are not in the order of the parts")
+
+    def _check_texts(self, count: int) -> None:
+        """Raise Invalid unless each name is UTF-8: all of them are, and none begins within a character."""
+        bounds = self._bounds
+        try:
+            self._body[bounds[0] :].decode()
+        except UnicodeDecodeError:
+            raise Invalid("index-names", "a name is not UTF-8") from None
+        firsts = np.frombuffer(self._body, np.uint8)[bounds[:-1][bounds[:-1] < bounds[1:]]]
+        if (firsts & 0xC0 == 0x80).any():
+            raise Invalid("index-names", "a name is not UTF-8")
+
+    @cached_property
+    def names(self) -> dict[str, int]:
+        """{name: number of its last row}, in the order of the rows."""
+        return {name: number for number, name in enumerate(self._read_names())}
+
+    def _read_names(self) -> Iterator[str]:
+        bounds, body = self._bounds.tolist(), self._body
+        return (body[start:stop].decode() for start, stop in zip(bounds, bounds[1:], strict=False))
+
+    def locate(self, name: str) -> int:
+        """Return the number of the last row of a name, without reading all of them. Raises KeyError."""
+        if "names" in vars(self):
+            return self.names[name]
+        wanted, stop = name.encode(errors="surrogatepass"), len(self._body)
+        for _ in range(_MAX_TRIES if wanted else 0):
+            at = self._body.rfind(wanted, int(self._bounds[0]), stop)
+            if at < 0:
+                raise KeyError(name)
+            number = int(np.searchsorted(self._bounds, at, "right")) - 1
+            if self._bounds[number] == at and self._rows["name"][number] == len(wanted):
+                return number
+            stop = at + len(wanted) - 1
+        return self.names[name]  # it is a part of many others, or empty
 
     def find(self, number: int, name: str) -> TensorEntry:
         """Return the tensor of a row, whose name is known."""
@@ -132,14 +169,14 @@ class Index:
 
     def digest_of(self, number: int) -> bytes:
         """Return the SHA-256 of the container of a row."""
-        return self._body[(at := _HEAD.size + _PART.itemsize * int(self._rows["part"][number]) + 16) : at + 32]
+        return self._body[
+            (at := _HEAD.size + _PART.itemsize * int(self._rows["part"][number]) + 16) : at + 32
+        ]
 
     @cached_property
     def rows(self) -> tuple[TensorEntry, ...]:
         """All rows, with those of which another has the name."""
-        names_at = self._shapes_at + 8 * int(self._dims[-1])
-        texts = _read_names(self._body, names_at, _starts(self._rows["name"]))
-        return tuple(self.find(number, name) for number, name in enumerate(texts))
+        return tuple(self.find(number, name) for number, name in enumerate(self._read_names()))
 
     def to_parts(self) -> list[Part]:
         """Return all containers, to which a writer appends."""
@@ -156,16 +193,6 @@ class Index:
 def _starts(lengths: Array) -> Array:
     """Return (n + 1,) i64, the sums of the lengths before each."""
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-
-
-def _read_names(body: bytes, at: int, starts: Array) -> Iterator[str]:
-    """Yield the names. Raises Invalid."""
-    bounds = (starts + at).tolist()
-    try:
-        for start, stop in zip(bounds, bounds[1:], strict=False):
-            yield body[start:stop].decode()
-    except UnicodeDecodeError:
-        raise Invalid("index-names", "a name is not UTF-8") from None
 
 
 def read_index(size: int, read: Callable[[int, int], Bytes], limits: DecodeLimits, tail: int = 0) -> Index:

@@ -6,6 +6,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import ChecksumMismatch
 from wirecodec.files.index import TensorEntry, read_index
 from wirecodec.files.source import Source
@@ -18,7 +21,7 @@ TAIL = 2**16
 
 
 class TensorFile(Mapping[str, SparseTensor]):
-    """Open file of named tensors: a mapping from names to tensors, each of which is read when it is asked for.
+    """Open file of named tensors: a mapping from names to tensors, which are read one by one.
 
     ``wc.open`` returns it. Threads may read at once. Only the index is in memory.
 
@@ -42,11 +45,14 @@ class TensorFile(Mapping[str, SparseTensor]):
 
     def __contains__(self, name: object) -> bool:
         """Return whether a tensor has the name."""
-        return name in self._index.names
+        try:
+            return isinstance(name, str) and self._index.locate(name) >= 0
+        except KeyError:
+            return False
 
     def entry(self, name: str) -> TensorEntry:
         """Return shape, type and place of a tensor, without reading it. Raises KeyError."""
-        return self._index.find(self._index.names[name], name)
+        return self._index.find(self._index.locate(name), name)
 
     def entries(self) -> Iterator[TensorEntry]:
         """Yield shape, type and place of all tensors, in the order of the file."""
@@ -54,7 +60,7 @@ class TensorFile(Mapping[str, SparseTensor]):
 
     def versions(self, name: str) -> list[TensorEntry]:
         """Return all tensors of a name, oldest first; the last one counts. Raises KeyError."""
-        self._index.names[name]
+        self._index.locate(name)
         return [row for row in self._index.rows if row.name == name]
 
     def __getitem__(self, name: str) -> SparseTensor:
@@ -65,15 +71,31 @@ class TensorFile(Mapping[str, SparseTensor]):
             WireError: its container is not valid, or has other tensors than the index says.
             OSError: the file cannot be read.
         """
-        number = self._index.names[name]
+        return self._read(name)[0]
+
+    def dense(self, name: str) -> Array:
+        """Read a tensor as a dense array of its own; errors as for ``file[name]``.
+
+        It is faster than ``file[name].to_dense()`` if all elements are stored raw: they are not copied.
+        """
+        tensor, blob = self._read(name)
+        values = tensor.values
+        if tensor.nnz < tensor.size or not np.may_share_memory(values, blob) or not blob.flags.writeable:
+            return tensor.to_dense()
+        start = values.__array_interface__["data"][0] - blob.__array_interface__["data"][0]
+        return blob[start : start + values.nbytes].view(values.dtype).reshape(tensor.shape)
+
+    def _read(self, name: str) -> tuple[SparseTensor, Bytes]:
+        """Return a tensor, and its container in memory."""
+        number = self._index.locate(name)
         entry = self._index.find(number, name)
         blob = self._source.read(entry.offset, entry.offset + entry.nbytes)
-        if self._verify and hashlib.sha256(blob).digest() != self._index.digest_of(number):
+        if self._verify and hashlib.sha256(blob.data).digest() != self._index.digest_of(number):
             raise ChecksumMismatch("index-digest", f"the container of {name!r} is not the index's")
         rows = self._index.rows_of(number)
         listed = [entry] if len(rows) == 1 else [self._index.rows[i] for i in rows]
         specs = {one.name: (one.shape, one.dtype) for one in listed}
-        return decode_listed(blob, specs, name, self._limits)
+        return decode_listed(blob, specs, name, self._limits), blob
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, SparseTensor]:
         """Read several tensors; errors as for one.

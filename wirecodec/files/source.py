@@ -33,7 +33,7 @@ class LocalFile:
     """File of this machine. It is read, not mapped: a file that becomes shorter would end the process."""
 
     def __init__(self, path: str) -> None:
-        self._file, self._lock = open(path, "rb", buffering=0), Lock()
+        self._file, self._lock = open(path, "rb", buffering=0), Lock()  # noqa: SIM115
         self.size = os.fstat(self._file.fileno()).st_size
 
     def read(self, start: int, stop: int) -> Bytes:
@@ -48,7 +48,7 @@ class LocalFile:
 
     def _read_into(self, data: Bytes, offset: int) -> int:
         if hasattr(os, "preadv"):
-            return os.preadv(self._file.fileno(), [data], offset)
+            return os.preadv(self._file.fileno(), [data.data], offset)
         with self._lock:  # threads share the position
             self._file.seek(offset)
             return self._file.readinto(data.data) or 0

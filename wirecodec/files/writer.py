@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -43,18 +45,18 @@ class TensorWriter:
         if appends and is_remote:
             raise ValueError("an object of a bucket cannot be continued; write another one, with mode='w'")
         self._upload = connect(path, options) if is_remote else None
-        self._path, self._align, self._appends = path, align, appends and os.path.exists(path)
+        self._path = path if is_remote else os.path.realpath(path)  # a link stays a link
+        self._align, self._appends = align, appends and os.path.exists(path)
         self._parts: list[Part] = []
-        self._start = 0  # length before this writer
+        self._start, self._is_broken = 0, False
         if self._appends:
             self._parts, self._start = _find_parts(path)
-            self._file: BinaryIO = open(path, "r+b")  # noqa: SIM115 - closed by ``close``
-            self._temporary = path
-            self._file.seek(self._start)
+            self._temporary, mode = path, "r+b"
         else:
-            folder = tempfile.gettempdir() if is_remote else os.path.dirname(os.path.abspath(path))
-            number, self._temporary = tempfile.mkstemp(dir=folder, prefix=".wirecodec-", suffix=".tmp")
-            self._file = open(number, "wb")  # noqa: SIM115
+            folder = tempfile.gettempdir() if is_remote else os.path.dirname(self._path)
+            self._temporary, mode = os.path.join(folder, f".wirecodec-{secrets.token_hex(8)}.tmp"), "xb"
+        self._file: BinaryIO = open(self._temporary, mode)  # type: ignore[assignment]  # noqa: SIM115
+        self._file.seek(self._start)
         self._at = self._start
 
     def append(
@@ -90,14 +92,24 @@ class TensorWriter:
         self._write(data.data)
 
     def _write(self, data: Any) -> None:
-        self._file.write(data)
+        try:
+            self._file.write(data)
+        except BaseException:
+            self._is_broken = True  # a part of the data may be in the file
+            raise
         self._at += len(data)
 
     def close(self) -> None:
-        """Write the index and the end. The file takes its name, or the object is written, after that."""
+        """Write the index and the end. The file takes its name, or the object is written, after that.
+
+        Raises:
+            OSError: the file cannot be written, or an earlier write has failed. It is as it was before.
+        """
         if self._file.closed:
             return
         try:
+            if self._is_broken:
+                raise OSError(f"{self._path}: a write has failed, so the file was left as it was before")
             self._write(write_index(self._parts, self._at))
             self._file.truncate()
             self._file.flush()
@@ -113,19 +125,21 @@ class TensorWriter:
             finally:
                 os.unlink(self._temporary)
         elif not self._appends:
+            with suppress(FileNotFoundError):
+                os.chmod(self._temporary, stat.S_IMODE(os.stat(self._path).st_mode))
             os.replace(self._temporary, self._path)
 
     def discard(self) -> None:
         """Leave the file as it was before this writer."""
         if self._file.closed:
             return
-        if self._appends:
-            self._file.truncate(self._start)
-            self._file.close()
-            return
-        self._file.close()
         with suppress(OSError):
-            os.unlink(self._temporary)
+            self._file.close()  # writes what is left of a buffer
+        if self._appends:
+            os.truncate(self._temporary, self._start)
+        else:
+            with suppress(OSError):
+                os.unlink(self._temporary)
 
     def __enter__(self) -> TensorWriter:
         return self
@@ -142,7 +156,7 @@ def _describe(data: Bytes, offset: int, number: int) -> Part:
     if not header.extension.is_named and len(TensorSpecs(header, None)):
         raise ValueError(f"container {number} has no names; pass names=True to encode_many")
     tensors = tuple((spec.name, spec.shape, spec.dtype) for spec in TensorSpecs(header, None))
-    return Part(offset, data.size, hashlib.sha256(data).digest(), tensors)
+    return Part(offset, data.size, hashlib.sha256(data.data).digest(), tensors)
 
 
 def _find_parts(path: str) -> tuple[list[Part], int]:
