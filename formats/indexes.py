@@ -1,4 +1,4 @@
-"""Run any reader of indexes of closed streams over the vectors of vectors/indexes (contract: vectors/README.md)."""
+"""Run any reader of closed streams over the vectors of vectors/indexes (contract: vectors/README.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INDEXES = "indexes"
 """Folder of the vectors."""
 
 Row = dict[str, Any]
-"""Container of an index: ``offset``, ``length``, ``digest`` in hex, and ``tensors`` of name, dtype and shape."""
+"""Container of an index: ``offset``, ``length``, ``digest`` in hex, and ``tensors``."""
 Read = Callable[[bytes, dict[str, int]], list[Row]]
 """Reader: given a stream and limits, it returns the rows of its index."""
 

@@ -37,10 +37,11 @@ HEADER = ["size of a tensor", "format", "ms, median", "of safetensors", "bytes r
 TEXT = f"""A tensor of many is read in {{least:.2f}} to {{most:.2f}} of the time of safetensors.
 
 {{targets}}
-A file has {TENSORS} float32 tensors ({FEWER["16 MiB"]} of 16 MiB each). Each of {ROUNDS} repeats opens the file, reads
-another tensor as a NumPy array, and closes the file, which is in the page cache. Formats take turns, and another one
-begins each repeat. {{versions}}. Bytes read are those of one repeat. safetensors maps its file; its bytes are
-those of its header and of the tensor.
+A file has {TENSORS} float32 tensors ({FEWER["16 MiB"]} of 16 MiB each). Each of {ROUNDS} repeats opens
+the file, reads another tensor as a NumPy array, and closes the file, which is in the page
+cache. Formats take turns in random order. {{versions}}.
+Bytes read are those of one repeat. safetensors maps its file; its bytes are those of its
+header and of the tensor.
 
 {{table}}"""
 Write: TypeAlias = Callable[[Path, Mapping[str, Array]], None]
@@ -158,8 +159,7 @@ def measure(size: str, elements: int, rounds: int, folder: Path) -> list[list[st
         assert all((read(paths[form], name) == tensors[name]).all() for name in names[:3]), form
     seconds: dict[str, list[float]] = {form: [] for form in FORMATS}
     for turn in range(rounds):
-        order = list(FORMATS)[turn % len(FORMATS) :] + list(FORMATS)[: turn % len(FORMATS)]
-        for form in order:
+        for form in draw.permutation(list(FORMATS)).tolist():
             read = FORMATS[form][1]
             name = names[7 * turn % count]
             start = time.perf_counter()

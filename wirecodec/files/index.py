@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -137,7 +138,7 @@ class Index:
 
     def _read_names(self) -> Iterator[str]:
         bounds, body = self._bounds.tolist(), self._body
-        return (body[start:stop].decode() for start, stop in zip(bounds, bounds[1:], strict=False))
+        return (body[start:stop].decode() for start, stop in pairwise(bounds))
 
     def locate(self, name: str) -> int:
         """Return the number of the last row of a name, without reading all of them. Raises KeyError."""

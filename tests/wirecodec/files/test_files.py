@@ -45,7 +45,9 @@ def check(found: wc.SparseTensor, wanted: Any) -> None:
 
 def test_every_tensor_is_read_alone(path: Path) -> None:
     with wc.open(path, verify=True) as file:
-        assert list(file) == list(TENSORS) and len(file) == 5 and "x" not in file
+        assert list(file) == list(TENSORS)
+        assert len(file) == 5
+        assert "x" not in file
         for name, tensor in TENSORS.items():
             entry = file.entry(name)
             assert (entry.name, entry.shape, entry.dtype) == (
@@ -132,10 +134,16 @@ def test_a_stream_that_is_cut_anywhere_is_noticed_and_continued(path: Path) -> N
 @pytest.mark.parametrize("mode", ["w", "a"])
 def test_a_block_that_raises_leaves_the_file(path: Path, mode: str) -> None:
     before = path.read_bytes()
-    with pytest.raises(ZeroDivisionError), wc.open(path, mode) as file:  # type: ignore[call-overload]
-        file.append({"x": np.ones(10**5, "f4")}, RAW)
-        raise ZeroDivisionError
-    assert path.read_bytes() == before and os.listdir(path.parent) == ["a.wc"]
+
+    def fail() -> None:
+        with wc.open(path, mode) as file:  # type: ignore[call-overload]
+            file.append({"x": np.ones(10**5, "f4")}, RAW)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["a.wc"]
 
 
 @pytest.mark.parametrize("mode", ["w", "a"])
@@ -160,12 +168,13 @@ def test_a_disk_that_is_full_leaves_the_file(path: Path, mode: str, monkeypatch:
 
     file_of = file._file
     file._file = Full()
+    tensors = {f"x{number}": np.ones(9, "f4") for number in range(9)}
     with pytest.raises(OSError, match="full"):
-        for number in range(9):
-            file.append({f"x{number}": np.ones(9, "f4")}, RAW)
+        file.append(tensors, RAW)
     with pytest.raises(OSError, match="as it was before"):
         file.close()
-    assert path.read_bytes() == before and os.listdir(path.parent) == ["a.wc"]
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["a.wc"]
 
 
 def test_a_file_keeps_its_mode_and_its_link(path: Path) -> None:
@@ -174,7 +183,8 @@ def test_a_file_keeps_its_mode_and_its_link(path: Path) -> None:
     link.symlink_to(path)
     with wc.open(link, "w") as file:
         file.append({"x": np.ones(2, "f4")}, RAW)
-    assert link.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
     with wc.open(path) as file:
         assert list(file) == ["x"]
 
@@ -274,7 +284,8 @@ def test_damage_in_other_tensors_is_not_read() -> None:
 def test_alignments_that_are_refused(tmp_path: Path, align: int) -> None:
     with pytest.raises(ValueError, match="align"):
         wc.open(tmp_path / "x", "w", align=align)
-    assert not os.listdir(tmp_path) and writer.PADDING == 3
+    assert not os.listdir(tmp_path)
+    assert writer.PADDING == 3
 
 
 def test_a_name_is_found_among_names_that_contain_it(tmp_path: Path) -> None:
@@ -289,7 +300,8 @@ def test_a_name_is_found_among_names_that_contain_it(tmp_path: Path) -> None:
                 check(file[name], tensors[name])
                 assert file.dense(name).tobytes() == tensors[name].tobytes()
         with wc.open(tmp_path / "a.wc") as file:
-            assert list(file) == names and (name in file) == (name in tensors)
+            assert list(file) == names
+            assert (name in file) == (name in tensors)
 
 
 def test_a_dense_array_is_the_callers(path: Path) -> None:
@@ -298,6 +310,8 @@ def test_a_dense_array_is_the_callers(path: Path) -> None:
     with wc.open(path) as file:
         for name in [*TENSORS, "sparse"]:
             array = file.dense(name)
-            assert array.flags.writeable and array.flags.c_contiguous
-            assert array.tobytes() == file[name].to_dense().tobytes() and array.shape == file[name].shape
+            assert array.flags.writeable
+            assert array.flags.c_contiguous
+            assert array.tobytes() == file[name].to_dense().tobytes()
+            assert array.shape == file[name].shape
         assert not file["w"].values.flags.writeable
