@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from formats.reference import Qsgd, Record, Spectrum, Tensor, write
 from formats.reference.extension import CRITICAL
@@ -124,14 +125,15 @@ def _headers() -> Case:
     ):
         made = folder.contribute(CALL, ROUND, "mallory", GOOD, **fields)
         verdicts[made.digest] = code
-    for fields in (
+    harmless: tuple[dict[str, Any], ...] = (
         {"flags": 0xFFFF},
         {"text_len": 70_000},
         {"detail": 0},
         {"weight": 4.0},
         {"weight": 5e-324},
-    ):
-        folder.contribute(CALL, ROUND, "mallory", GOOD, **fields)
+    )
+    for given in harmless:
+        folder.contribute(CALL, ROUND, "mallory", GOOD, **given)
     for body in (b"", bytes(103), folder.make(CALL, ROUND, "mallory", b"", weight=9.0).body[:103]):
         verdicts[folder.put(Envelope(CONTRIBUTION, folder.run, ROUND, "mallory", body)).digest] = "header"
     made = folder.contribute(CALL, ROUND, "mallory", bytes(301), weight=math.nan)
@@ -143,7 +145,7 @@ def _terms() -> Case:
     folder = begin()
     verdicts: Verdicts = {}
     right = CALL.header
-    for code, fields in (
+    changes: tuple[tuple[str, dict[str, Any]], ...] = (
         ("operation", {"operation": 2}),
         ("operation", {"reduction": MEAN, "dtype": 2}),
         ("operation", {"algorithm": 0}),
@@ -151,7 +153,8 @@ def _terms() -> Case:
         ("shape", {"elements": 9}),
         ("shape", {"signature": right.signature ^ 1, "scheme": 0}),
         ("scheme", {"scheme": right.scheme ^ 1 << 63}),
-    ):
+    )
+    for code, fields in changes:
         verdicts[folder.contribute(CALL, ROUND, "mallory", GOOD, **fields).digest] = code
     state = bytes(31) + b"\1"
     verdicts[folder.contribute(CALL, ROUND, "mallory", GOOD, state).digest] = "parameters"

@@ -94,7 +94,7 @@ def _strings() -> Case:
 
 
 def _mappings() -> Case:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for keyed in (
         [["*", TOPK]],
         [["*.bias", "all | raw-index | raw"], ["*", TOPK]],
@@ -112,7 +112,7 @@ def _mappings() -> Case:
 
 def _compressors() -> Case:
     rows = []
-    for settings in (
+    every: tuple[dict[str, Any], ...] = (
         {},
         {"feedback": None},
         {"feedback": {"ErrorFeedback": {"beta": 0.5, "decay": 0.95}}},
@@ -143,7 +143,8 @@ def _compressors() -> Case:
             "scope": "group",
             "weights": [["*embed*", 0.5], [{"ndim": 1}, 2.0]],
         },
-    ):
+    )
+    for settings in every:
         given: dict[str, Any] = {"schemes": TOPK} | settings
         schemes = given.pop("schemes")
         for step in (0,) if settings else (0, 10**12 - 1):

@@ -75,7 +75,7 @@ def open_run(vector: Mapping[str, Any], folder: Path) -> co.StoreComm:
             "key": keys["reader"]["private"],
             "keys": {name: one["public"] for name, one in keys.items()},
         }
-    times = {"deadline": 0.02, "poll": 0.005, "timeout": 0.1, "resume": True}
+    times: dict[str, Any] = {"deadline": 0.02, "poll": 0.005, "timeout": 0.1, "resume": True}
     return co.StoreComm(str(folder), vector["run"], "reader", **given, **times)
 
 
@@ -115,7 +115,8 @@ def describe_call(vector: Mapping[str, Any], rules: Any) -> tuple[Terms, Any]:
 
 def read_slots(comm: co.StoreComm, vector: Mapping[str, Any], number: int) -> dict[str, str | None]:
     """Return what the library finds in each slot of a log, up to the decision."""
-    log, found = Log(comm.open_round(number, Terms(Header()), accept_any).place, grace=0), {}
+    log = Log(comm.open_round(number, Terms(Header()), accept_any).place, grace=0)
+    found: dict[str, str | None] = {}
     for path in sorted(path for path in vector["slots"] if "members" in path):
         count = len(log.proposals)
         before = log.pending, log.taken, count
@@ -169,11 +170,12 @@ def check_decision(comm: co.StoreComm, vector: Mapping[str, Any], terms: Terms, 
     assert decision == ("members" if outcome.names else "void")
     call = vector["call"]
     zeros = {name: np.zeros(*spec) for name, spec in specs_of(call["tensors"]).items()}
-    given = zeros if zeros and "name" in call["tensors"][0] else zeros.get("0")
+    given: Any = zeros if zeros and "name" in call["tensors"][0] else zeros.get("0")
+    op: Any = "sum" if call["reduction"] == 1 else "mean"
     schemes = get_schemes(call["scheme"])
     if decision == "void":
         with pytest.raises(CollectiveError, match="is void"):
-            co.allreduce(comm, given, schemes, op="sum" if call["reduction"] == 1 else "mean")
+            co.allreduce(comm, given, schemes, op=op)
     elif call["operation"] == 1:
         found = co.allgather_bytes(comm, b"")
         assert [x.tobytes() for x in found] == [x.payload.tobytes() for x in outcome.contributions]
@@ -181,9 +183,9 @@ def check_decision(comm: co.StoreComm, vector: Mapping[str, Any], terms: Terms, 
         assert len(co.allgather(comm, given, schemes)) == len(vector["members"])
     elif vector["result"] is None:
         with pytest.raises(CollectiveError, match=r"not finite|weight 0"):
-            co.allreduce(comm, given, schemes, op="sum" if call["reduction"] == 1 else "mean")
+            co.allreduce(comm, given, schemes, op=op)
     else:
-        result = co.allreduce(comm, given, schemes, op="sum" if call["reduction"] == 1 else "mean")
+        result = co.allreduce(comm, given, schemes, op=op)
         arrays = [result] if given is not zeros else [result[spec["name"]] for spec in call["tensors"]]
         assert [x.tobytes() for x in arrays] == [to_bytes(x) for x in vector["result"]]
     assert comm.round == number + 1
@@ -208,14 +210,15 @@ def test_states(vector: dict[str, Any], tmp_path: Path) -> None:
     """A peer of local updates that joins has the digests and the bits of the vector."""
     comm = open_run(vector, tmp_path)
     start = {one["name"]: np.zeros(one["shape"], dtype_of(one["dtype"])) for one in vector["tensors"]}
-    local = co.LocalUpdates(None, start, wc.Compressor(vector["scheme"]), comm, **vector["local_updates"])
+    compressor = wc.Compressor(vector["scheme"])
+    local = co.LocalUpdates(None, start, compressor, comm, **vector["local_updates"])
     rounds = local._link.find_rounds(local._outer)
     valid = sorted((path[7:19], digest) for path, digest in vector["states"].items() if digest is not None)
     assert sorted(read_states(comm, local._anchor.state)) == valid
     for when in ("first", "next"):
         number = vector[when]["round"]
-        local._compressor.set_step(number)
-        assert get_text(local._compressor) + rounds._unit == vector["texts"][str(number)]
+        compressor.set_step(number)
+        assert get_text(compressor) + rounds._unit == vector["texts"][str(number)]
     local.synchronize()
     state, wanted = local._anchor.state, vector["next"]
     assert (state.round, comm.round) == (wanted["exchanges"], wanted["round"])
@@ -283,7 +286,8 @@ def test_weights(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", [row for one in load("agreement") for row in one.get("sums", ())])
 def test_sums(row: dict[str, Any]) -> None:
-    weights, op = numbers_of(row["weights"]), "mean" if row["reduction"] == 2 else "sum"
+    weights = numbers_of(row["weights"])
+    op: Any = "mean" if row["reduction"] == 2 else "sum"
     values = [np.frombuffer(to_bytes(one), dtype_of(row["dtype"])) for one in row["values"]]
 
     def run(comm: Any) -> Any:
@@ -300,7 +304,8 @@ def build_key(key: Any) -> Any:
     """Return a glob, or a Rule of the fields in a vector."""
     if isinstance(key, str):
         return key
-    return wc.Rule(**{name: tuple(x) if isinstance(x, list) else x for name, x in key.items()})
+    fields: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in key.items()}
+    return wc.Rule(**fields)
 
 
 def build_keyed(given: Any, build: Callable[[Any], Any] = lambda x: x) -> Any:
@@ -342,8 +347,7 @@ def test_strings(row: dict[str, Any]) -> None:
         text = get_text(build_keyed(row["schemes"]))
     if "local_updates" in row:
         one = row["local_updates"]
-        first = [one[name] for name in ("every", "rate", "momentum", "nesterov")]
-        text += f"; local updates {OuterSettings(*first, alpha=one['alpha'], divide=one['divide'])}"
+        text += f"; local updates {OuterSettings(**one)}"
     if "loss_scale" in row:
         text += LossScale.of(Scaler(row["loss_scale"])).unit
     text += SPARSE * row.get("sparse", False)

@@ -42,7 +42,7 @@ def make_keys(*names: str) -> dict[str, Key]:
 def encode(
     specs: Sequence[Spec],
     rows: Sequence[dict[int, float]],
-    index: Index | None = None,
+    index: Index | Sequence[Index] | None = None,
     value: ValueWriter | None = None,
     *,
     names: bool = False,

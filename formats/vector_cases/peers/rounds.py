@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from formats.reference import Limits, Tensor, WireError, decode
-from formats.reference.container import ENTRY_BYTES, PREFIX_BYTES
-from formats.reference.table import read_table
+from formats.reference.container import PREFIX_BYTES
+from formats.reference.table import ENTRY_BYTES, read_table
 from formats.vector_cases.peers.header import (
     GATHER_BYTES,
     OK,

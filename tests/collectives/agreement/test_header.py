@@ -31,7 +31,7 @@ PAGE = Path(__file__).parents[3] / "formats" / "spec" / "agreement.md"
 
 def example() -> bytes:
     """Read the 72 bytes at the end of the page."""
-    lines = re.findall(r"^    ((?:[0-9a-f]{2} +){7,15}[0-9a-f]{2})$", PAGE.read_text(), re.MULTILINE)
+    lines = re.findall(r"^    ((?:[0-9a-f]{8} )+[0-9a-f]{8})$", PAGE.read_text(), re.MULTILINE)
     return bytes.fromhex("".join(lines))
 
 
