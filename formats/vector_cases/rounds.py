@@ -74,17 +74,6 @@ def _weights() -> Iterator[Case]:
     folder.decide(ROUND, made)
     about = "Finite values whose sum is not: the round counts for nobody."
     yield round_case("sum-infinite", about, folder, CALL, ROUND, TAKES, ("alice", "bob"), counts=False)
-    half = replace(CALL, specs=(Spec(None, "float16", (2,)),))
-    folder, made = begin(), []
-    for name, row in (
-        ("alice", {0: 65504.0, 1: 2048.0}),
-        ("bob", {0: -1.0, 1: 1.0}),
-        ("carol", {0: 1.0, 1: 1.0}),
-    ):
-        made.append(folder.contribute(half, ROUND, name, encode(half.specs, [row])))
-    folder.decide(ROUND, made)
-    about = "Sums of float16 in binary32, rounded once at the end."
-    yield round_case("sum-float16", about, folder, half, ROUND, TAKES, ("alice", "bob", "carol"))
 
 
 def _named(id: str, about: str, *, names: bool) -> Case:

@@ -34,6 +34,7 @@ def cases() -> Iterator[Case]:
     yield _terms()
     yield _containers()
     yield _norms()
+    yield _large_norms()
     yield _several()
 
 
@@ -215,6 +216,19 @@ def _norms() -> Case:
             verdicts[made.digest] = code
     about = "Norms at max_norm, 2^27: squares are added in the order of the elements."
     return _finish("verdicts-norm", about, folder, verdicts)
+
+
+def _large_norms() -> Case:
+    folder, call = begin(max_norm=2.0**600), replace(CALL, specs=(Spec(None, "float64", (8,)),))
+    large, small = 2.0**600, 2.0**573
+    right = encode(call.specs, [{0: large} | dict.fromkeys(range(1, 8), small)])
+    wrong = encode(call.specs, [dict.fromkeys(range(7), small) | {7: large}])
+    made = [folder.contribute(call, ROUND, name, right) for name in ("alice", "bob")]
+    refused = folder.contribute(call, ROUND, "mallory", wrong).digest
+    folder.decide(ROUND, made)
+    about = "Norms at max_norm, 2^600, whose squares overflow: values are scaled first."
+    verdicts: Verdicts = {refused: "max-norm"}
+    return round_case("verdicts-norm-large", about, folder, call, ROUND, TAKES, ("alice", "bob"), verdicts)
 
 
 def _several() -> Case:

@@ -255,6 +255,22 @@ def decode_payload(payload: bytes, specs: Sequence[Spec]) -> list[Tensor]:
     return decode(payload, limits_of(specs, payload), schema, single=single).tensors
 
 
+def measure_norm(values: Sequence[float]) -> float:
+    """Return the L2 norm, with squares added in order; values are scaled if the squares leave the range."""
+    squares = _add_squares(values)
+    if 2.0**-900 <= squares < math.inf or not any(values):
+        return math.sqrt(squares)
+    exponent = math.frexp(max(map(abs, values)))[1]
+    return math.ldexp(math.sqrt(_add_squares([math.ldexp(x, -exponent) for x in values])), exponent)
+
+
+def _add_squares(values: Sequence[float]) -> float:
+    total = 0.0
+    for x in values:
+        total += x * x
+    return total
+
+
 def check_container(payload: bytes, call: Call, rules: Rules) -> None:
     """Raise Refused if a container is not a part of the sum. Vectors have no transform that is accepted."""
     try:
@@ -263,13 +279,10 @@ def check_container(payload: bytes, call: Call, rules: Rules) -> None:
         raise Refused(error.code) from error
     if any(tensor.absent != "zero" for tensor in tensors):
         raise Refused("patch")
-    squares = 0.0
-    for tensor in tensors:
-        for x in numbers_of(tensor.values, tensor.dtype):
-            if not math.isfinite(x):
-                raise Refused("nonfinite")
-            squares += x * x
-    if rules.max_norm is not None and math.sqrt(squares) > rules.max_norm:
+    values = [x for tensor in tensors for x in numbers_of(tensor.values, tensor.dtype)]
+    if not all(map(math.isfinite, values)):
+        raise Refused("nonfinite")
+    if rules.max_norm is not None and measure_norm(values) > rules.max_norm:
         raise Refused("max-norm")
     n_entries = int.from_bytes(payload[8:12], "little")
     allowed = [{0} | {NUMBERS["transform"][one[0]] for one in call.stages}]
