@@ -37,6 +37,8 @@ PATCHES = "patches"
 """Folder of the patches of weights, which need a reader that is given a state."""
 PEERS = ("rounds", "agreement", "scheme")
 """Folders of what peers and ranks exchange beside containers, by pages with versions of their own."""
+INDEXES = "indexes"
+"""Folder of the closed streams, which need a reader of indexes."""
 
 
 def folder_of(id: str) -> str:
@@ -72,7 +74,7 @@ def render(case: Case) -> str:
 
 def _folder_of_case(case: Case) -> str:
     """Return the folder of a case under vectors/."""
-    for field, folder in (("parts", STREAMS), ("state", PATCHES)):
+    for field, folder in (("parts", STREAMS), ("state", PATCHES), ("index", INDEXES)):
         if field in case.fields:
             return folder
     for folder in PEERS:
