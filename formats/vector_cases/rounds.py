@@ -8,6 +8,7 @@ from dataclasses import replace
 from formats.reference import Rice
 from formats.vector_cases.case import Case
 from formats.vector_cases.peer_case import begin_case, round_case
+from formats.vector_cases.peers.ed25519 import ORDER
 from formats.vector_cases.peers.folder import Folder, encode, make_keys
 from formats.vector_cases.peers.header import ALLREDUCE, GATHER, GATHER_BYTES, MEAN, NONE, SUM, Spec
 from formats.vector_cases.peers.objects import MEMBERS, Envelope, Rules
@@ -35,8 +36,7 @@ def cases() -> Iterator[Case]:
     yield _usual("mean", "The mean of three peers without keys; the order of the sum shows.", AVERAGE)
     yield _usual("sum", "Their sum.", CALL)
     yield from _weights()
-    yield _named("named", "Tensors of four types with names; containers have no names.", names=False)
-    yield _named("named-names", "The same; containers have the names.", names=True)
+    yield _named()
     yield _keyed()
     yield from _other_calls()
     yield from _schemes()
@@ -76,7 +76,7 @@ def _weights() -> Iterator[Case]:
     yield round_case("sum-infinite", about, folder, CALL, ROUND, TAKES, ("alice", "bob"), counts=False)
 
 
-def _named(id: str, about: str, *, names: bool) -> Case:
+def _named() -> Case:
     call, folder = replace(AVERAGE, specs=NAMED), begin()
     rows = (
         [{0: 1.0, 2: -3.5}, {0: 0.1, 1: 1e300}, {3: 2048.0}, {0: 1.0, 5: 2.0}, {0: 0.5}],
@@ -84,11 +84,12 @@ def _named(id: str, about: str, *, names: bool) -> Case:
         [{2: 2.0}, {2: -0.7}, {3: 1.0, 1: 5.0}, {}, {0: -8.0}],
     )
     made = [
-        folder.contribute(call, ROUND, name, encode(NAMED, row, names=names), weight=weight)
+        folder.contribute(call, ROUND, name, encode(NAMED, row), weight=weight)
         for name, row, weight in zip(("alice", "bob", "carol"), rows, (1.0, 0.5, 3.0), strict=True)
     ]
     folder.decide(ROUND, made)
-    return round_case(id, about, folder, call, ROUND, TAKES, ("alice", "bob", "carol"))
+    about = "Tensors of four types with names; containers have no names."
+    return round_case("named", about, folder, call, ROUND, TAKES, ("alice", "bob", "carol"))
 
 
 def _keyed() -> Case:
@@ -123,9 +124,12 @@ def _keyed() -> Case:
     folder.propose(ROUND, 4, stale)
     folder.propose(ROUND, 5, [rows[0], (rows[1][0], rows[1][1], rows[2][2])])
     folder.propose(ROUND, 6, [rows[0], (rows[1][0], rows[1][1], "00" * 64)])
-    good = folder.propose(ROUND, 7, made, name="carol")
-    folder.take(ROUND, 8, good, "bob")
-    about = "Ed25519 keys: seven forged proposals, a stranger, and an object with another end."
+    signed = folder.propose(ROUND, 7, made).sign(folder.keys["alice"])
+    large = int.from_bytes(signed[32:], "little") + ORDER
+    forge(7, "nobody", signature=signed[:32] + large.to_bytes(32, "little"))
+    good = folder.propose(ROUND, 8, made, name="carol")
+    folder.take(ROUND, 9, good, "bob")
+    about = "Ed25519 keys: eight forged proposals, a stranger, and an object with another end."
     return round_case("keyed", about, folder, CALL, ROUND, TAKES, ("alice", "bob", "carol"))
 
 

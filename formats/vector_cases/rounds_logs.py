@@ -174,11 +174,12 @@ def _groups() -> Iterator[Case]:
         ("dave", {"weight": math.inf}),
         ("eve", {"weight": math.nan}),
         ("frank", {"status": 1}),
-        ("grace", {}),
+        ("grace", {"status": 2}),
+        ("harry", {}),
     ):
         given: dict[str, Any] = fields
         others.append(folder.contribute(AVERAGE, ROUND, name, encode(ONE, [THIRD]), **given))
-    codes = ("weight", "weight", "weight", "absent", "operation")
+    codes = ("weight", "weight", "weight", "absent", "absent", "operation")
     verdicts = dict(zip([one.digest for one in others], codes, strict=True))
     folder.decide(ROUND, [*made, *others])
     about = "The largest group is that of objects with a right weight and status 0."

@@ -159,9 +159,9 @@ def _open() -> Case:
     joiner = _joiner(folder, SMALL, LocalSettings(rate=0.5))
     before = _begin_state(SMALL, 6, momenta=False)
     state = _exchange(folder, joiner, 6, before, (FIRST, SECOND))
-    path = folder.publish(7, "alice", state.write())
-    about = "Only a state of the first open round is there."
-    return join_case("join-open", about, folder, joiner, 7, 7, {path: True})
+    paths = [folder.publish(number, "alice", state.write()) for number in (7, 9)]
+    about = "Only states of open rounds are there, of which the first one counts."
+    return join_case("join-open", about, folder, joiner, 7, 7, dict.fromkeys(paths, True))
 
 
 def _starts() -> Case:
