@@ -17,7 +17,10 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from formats.vector_cases.case import Case
 
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE / "vectors"
@@ -32,6 +35,8 @@ STREAMS = "streams"
 """Folder of the streams, which are not among the vectors of a decoder of containers."""
 PATCHES = "patches"
 """Folder of the patches of weights, which need a reader that is given a state."""
+PEERS = ("rounds", "agreement", "scheme")
+"""Folders of what peers and ranks exchange beside containers, by pages with versions of their own."""
 INDEXES = "indexes"
 """Folder of the closed streams, which need a reader of indexes."""
 
@@ -58,12 +63,24 @@ def render_all() -> dict[str, str]:
             if case.id in ids:
                 raise AssertionError(f"two cases have the id {case.id}")
             ids.add(case.id)
-            path = f"{case.verdict}/{folder_of(case.id)}/{case.id}.json"
-            for field, folder in (("parts", STREAMS), ("state", PATCHES), ("index", INDEXES)):
-                if field in case.fields:
-                    path = f"{folder}/{case.id}.json"
-            texts[path] = "\n".join(_render(case.fields, "")) + "\n"
+            texts[f"{_folder_of_case(case)}/{case.id}.json"] = render(case)
     return texts
+
+
+def render(case: Case) -> str:
+    """Render the text of a case's file."""
+    return "\n".join(_render(case.fields, "")) + "\n"
+
+
+def _folder_of_case(case: Case) -> str:
+    """Return the folder of a case under vectors/."""
+    for field, folder in (("parts", STREAMS), ("state", PATCHES), ("index", INDEXES)):
+        if field in case.fields:
+            return folder
+    for folder in PEERS:
+        if case.id.startswith(f"{folder}-"):
+            return folder
+    return f"{case.verdict}/{folder_of(case.id)}"
 
 
 def _render(value: Any, indent: str, field: str | None = None) -> Iterator[str]:
@@ -107,6 +124,11 @@ def move_misplaced(texts: dict[str, str]) -> None:
             print(f"moved {path.relative_to(VECTORS)} to {target.relative_to(VECTORS)}")
 
 
+def is_of_peers(name: str) -> bool:
+    """Return whether a file under vectors/ is in one of the folders ``PEERS``."""
+    return name.partition("/")[0] in PEERS
+
+
 def hash_of(text: str) -> str:
     """Return the SHA-256 of a file's text, as hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
@@ -121,11 +143,14 @@ def read_released() -> dict[str, str]:
 def release(version: str, texts: dict[str, str]) -> None:
     """List the hashes of the vectors that no earlier version lists, as ``sha256sum`` does.
 
+    Those of ``PEERS`` belong to no version of the container.
+
     Raises:
         FileExistsError: this version has a list.
     """
     earlier = read_released()
-    lines = [f"{hash_of(texts[name])}  {name}\n" for name in sorted(texts) if name not in earlier]
+    new = [name for name in sorted(texts) if name not in earlier and not is_of_peers(name)]
+    lines = [f"{hash_of(texts[name])}  {name}\n" for name in new]
     with (VECTORS / f"{version}.sha256").open("x", encoding="utf-8", newline="\n") as file:
         file.writelines(lines)
     print(f"{len(lines)} vectors are released as {version}")
@@ -165,10 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.release:
         release(options.release, texts)
     folders = [name.partition("/")[0] for name in texts]
-    counts = {verdict: folders.count(verdict) for verdict in ("valid", "bad", STREAMS, PATCHES)}
+    counts = {verdict: folders.count(verdict) for verdict in ("valid", "bad", STREAMS, PATCHES, *PEERS)}
     print(
         f"{counts['valid']} valid vectors, {counts['bad']} bad ones, {counts[STREAMS]} streams,"
-        f" {counts[PATCHES]} patches"
+        f" {counts[PATCHES]} patches, {sum(counts[one] for one in PEERS)} of rounds, headers and schemes"
     )
     return 0
 

@@ -149,9 +149,6 @@ def check_values(
     """
     guard = Guard(finite, max_norm)
     data, header = open_container(blob, limits, sizes_trusted=True)
-    require_floats(header, _ADDED)
-    if patches := header.extension.patches():
-        raise _refuse(header, patches[0])
     if isinstance(schema, Mapping):
         specs = TensorSpecs(header, schema)
         check_all(specs, schema)
@@ -160,7 +157,11 @@ def check_values(
         check_count(header)
         check_only(TensorSpecs(header, None), schema)
         kinds = [*dtypes.values()]
-    guard.check(host.decode_values(data, header, limits), kinds, 1.0)
+    require_floats(header, _ADDED)
+    decoded = host.decode_values(data, header, limits)
+    if patches := header.extension.patches():
+        raise _refuse(header, patches[0])
+    guard.check(decoded, kinds, 1.0)
     _keep([(data, header)])
     table, transforms = header.table, np.unique(header.table["dtype"] >> 4).tolist()
     return (

@@ -132,7 +132,10 @@ def headers_match(table: Sequence[Header]) -> bool:
     first = table[0]
     fields = _get_compared(first)
     return first[:3] == (MAGIC, VERSION, Status.OK) and all(
-        header[:3] == first[:3] and _get_compared(header) == fields and 0 <= header.weight < math.inf
+        header[:3] == first[:3]
+        and _get_compared(header) == fields
+        and 0 <= header.weight < math.inf
+        and header.text_len <= MAX_TEXT
         for header in table
     )
 

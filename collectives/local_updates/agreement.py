@@ -221,7 +221,7 @@ def encode_state(state: OuterState, *, has_momenta: bool) -> ByteArray:
     """Encode parameters, and momenta, as one lossless container."""
     names = sorted(state.parameters, key=str.encode)
     kinds = (state.parameters, state.momenta) if has_momenta else (state.parameters,)
-    return wc.encode_many(_number([kind[name] for kind in kinds for name in names]), _LOSSLESS)
+    return wc.encode_many(_number([kind[name] for kind in kinds for name in names]), _LOSSLESS, names=False)
 
 
 def decode_state(blob: ByteArray, like: OuterState, number: int, *, has_momenta: bool) -> OuterState:
@@ -249,5 +249,6 @@ def decode_state(blob: ByteArray, like: OuterState, number: int, *, has_momenta:
 
 
 def _number(items: Sequence[T]) -> dict[str, T]:
-    """Return items by their numbers: the names of parameters may be too long for a container."""
-    return {str(number): item for number, item in enumerate(items)}
+    """Return items by their numbers, which ascend as texts, too: readers know names by their order."""
+    digits = len(str(len(items)))
+    return {f"{number:0{digits}}": item for number, item in enumerate(items)}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from collectives.errors import Refused
-from collectives.store.layout import MAX_ROUND, is_name
+from collectives.store.layout import is_name
 
 MAGIC = b"\xf7\x57\x43\x52"
 VERSION = 2
@@ -118,7 +118,7 @@ class Envelope:
             )
         start = _LAYOUT.size + name_len
         name = data[_LAYOUT.size : start].decode("ascii", "replace")
-        if not is_name(name) or number > MAX_ROUND:
+        if not is_name(name):
             raise Refused("name", "the name in an object is not valid")
         return cls(kind, run, number, name, data[start:-_END], data[-SIGNATURE:], reserved)
 

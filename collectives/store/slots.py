@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from collectives.errors import CollectiveError, Refused
@@ -47,10 +48,10 @@ class Slots:
             data = self.read(slot)
             if data is None:
                 return slot, None
-            try:
-                return slot, self.parse(data)
-            except Refused:
-                slot += 1
+            with suppress(Refused):
+                if len(data) <= self.limit:
+                    return slot, self.parse(data)
+            slot += 1
 
     def read(self, slot: int) -> bytes | None:
         """Return the bytes of a slot, waiting for the rest of an object that is incomplete.

@@ -1,12 +1,14 @@
 """The golden vectors as code: bad_*.py build invalid containers, the other modules valid ones.
 
 The reference writer makes every case, and the reference decoder checks it when it is built. A case that does
-not have the stated result stops make_vectors.py. All cases are deterministic.
+not have the stated result stops make_vectors.py. All cases are deterministic. Those of rounds, headers and
+scheme strings are made and checked by ``peers``, a peer from the pages alone.
 """
 
 from types import ModuleType
 
 from formats.vector_cases import (
+    agreement,
     annotations,
     bad_annotations,
     bad_container,
@@ -44,6 +46,11 @@ from formats.vector_cases import (
     patches,
     reader_borders,
     rle_delta,
+    rounds,
+    rounds_logs,
+    rounds_refused,
+    rounds_states,
+    schemes,
     several,
     several_later,
     sign_scale,
@@ -112,5 +119,11 @@ MODULES: tuple[ModuleType, ...] = (
     bad_joined,
     patches,
     bad_patches,
+    rounds,
+    rounds_refused,
+    rounds_logs,
+    rounds_states,
+    agreement,
+    schemes,
 )
 """The modules of cases; each has a function ``cases``."""

@@ -37,6 +37,7 @@ from wirecodec.value.raw import Raw
 
 _CALL = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*(?:\((.*)\))?\s*\Z", re.DOTALL)
 _BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+_INTEGER = re.compile(r"-?[0-9]+\Z")
 MAX_TEXT = 4096
 """Characters of a scheme or a stage. Python's parser may fail, or crash, on much longer text."""
 
@@ -295,15 +296,20 @@ def _split(arguments: str) -> list[str]:
 
 def _is_literal(text: str) -> bool:
     try:
-        ast.literal_eval(text)
+        _evaluate(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: too many nested brackets
         return False
     return True
 
 
+def _evaluate(text: str) -> Any:
+    """Return the value of a literal; unlike in Python, an integer may have leading zeros."""
+    return int(text) if _INTEGER.match(text) else ast.literal_eval(text)
+
+
 def _literal(text: str, name: str) -> Any:
     if _is_literal(text):
-        value = ast.literal_eval(text)
+        value = _evaluate(text)
         if value is None or isinstance(value, bool | int | float | str):
             return value
     elif _BARE.match(text):
