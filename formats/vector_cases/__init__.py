@@ -40,6 +40,8 @@ from formats.vector_cases import (
     mean,
     offset_float,
     order,
+    patch_borders,
+    patch_order,
     patches,
     reader_borders,
     rle_delta,
@@ -110,5 +112,7 @@ MODULES: tuple[ModuleType, ...] = (
     bad_joined,
     patches,
     bad_patches,
+    patch_order,
+    patch_borders,
 )
 """The modules of cases; each has a function ``cases``."""
