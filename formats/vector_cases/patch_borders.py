@@ -132,12 +132,6 @@ def _values() -> Iterator[Case]:
     draft.rows[0].value_section = draft.rows[0].value_section[:-1]
     about = "A byte less than a whole tensor takes."
     yield refused("raw-length-whole", about, "Malformed", "raw-length", draft, {})
-    kept, data = CODE_NAMED["bool"], b"\0\2\1\0"
-    old, new = (kept, (4,), data), (kept, (4,), b"\1" + data[1:])
-    for name, coding in (("raw", CODING), ("steps", Coding(value=PLAIN))):
-        about = f"An element of type bool is 2 in the state, and stays so; the others change by {name}."
-        draft = draft_patch({"w": old}, {"w": new}, {"w": coding})
-        yield accepted(f"bool-kept-{name}", about, draft, {"w": old}, {"w": new})
 
 
 # ---- entries and digests ----
