@@ -110,7 +110,7 @@ def check_patch(apply: Apply, patch: Patch) -> str | None:
 
 
 def has_others(patch: Patch) -> bool:
-    """Return whether a patch is refused for a domain, a map or a codec that readers may leave out (SPEC 1.3)."""
+    """Return whether a patch is refused for a domain, a map or a codec that readers may leave out."""
     if patch.code != "base-entries":
         return False
     (count,) = struct.unpack_from("<I", patch.data, 8)

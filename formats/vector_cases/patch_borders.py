@@ -1,4 +1,4 @@
-"""Patches of weights at borders that a reader may get wrong: the coder, digests, chunks, records and names."""
+"""Patches of weights at borders: the coder, digests, chunks, records and names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from formats.reference.writing.value.zstd import Zstd
 from formats.vector_cases.case import Case, patch
 from formats.vector_cases.patches import (
     PLAIN,
-    State,
     accepted,
     move,
     one,
@@ -195,7 +194,7 @@ def _states() -> Iterator[Case]:
 
 
 def _chunks() -> Iterator[Case]:
-    """Yield a tensor of two chunks. Nothing of it is decoded but two elements, and there is no target to write."""
+    """Yield a tensor of two chunks, of which two elements change. There is no target to write."""
     size, places = CHUNK + 100, (5, CHUNK + 50)
     old: StateTensor = CODE_NAMED["uint8"], (size,), b"\7" * size
     before, after = (digest_touched(old, places, words) for words in ((7, 7), (9, 3)))

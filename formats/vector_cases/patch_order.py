@@ -64,9 +64,7 @@ def _container() -> Iterator[Case]:
     about = "Removed names come before the codecs of entries."
     yield refused("order-names-entries", about, "Invalid", "base-names", draft, OLD)
     about = "The checksums of all entries come before the digest of the first tensor."
-    yield refused(
-        "order-checksum-base", about, "ChecksumMismatch", "entry-checksum", damaged(both()), OTHER
-    )
+    yield refused("order-checksum-base", about, "ChecksumMismatch", "entry-checksum", damaged(both()), OTHER)
     draft = both((0, "B", 2))
     draft.records[META] = bytes(3)
     about = "Other records come before the record base."
