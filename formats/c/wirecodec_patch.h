@@ -86,7 +86,7 @@ static inline uint64_t wc_fold(uint64_t x, uint64_t number) {
     return x ^ x >> 32;
 }
 
-static inline uint64_t wc_mix(uint64_t x, uint64_t number) {
+static inline uint64_t wc_close(uint64_t x, uint64_t number) {
     uint64_t mixed = wc_fold(x, number);
     return mixed ? mixed : 1;
 }
@@ -99,7 +99,7 @@ static inline uint64_t wc_sum(const uint8_t *at, uint64_t n) {
 }
 
 static inline uint64_t wc_text_digest(const void *at, uint64_t n) {
-    return wc_mix(wc_sum((const uint8_t *)at, n), n);
+    return wc_close(wc_sum((const uint8_t *)at, n), n);
 }
 
 /* The page's `describe`: dimensions lie across the words. */
@@ -110,7 +110,7 @@ static inline uint64_t wc_shape_digest(const wc_weights *tensor) {
         sum += wc_fold(word | tensor->shape[i] << 32, i + 1);
         word = tensor->shape[i] >> 32;
     }
-    return wc_mix(sum + wc_fold(word, (uint64_t)i + 1), 4 + 8 * (uint64_t)i);
+    return wc_close(sum + wc_fold(word, (uint64_t)i + 1), 4 + 8 * (uint64_t)i);
 }
 
 static inline uint64_t wc_weights_count(const wc_weights *tensor) {
@@ -122,7 +122,7 @@ static inline uint64_t wc_weights_count(const wc_weights *tensor) {
 
 static inline uint64_t wc_seal(const wc_weights *tensor) {
     uint64_t n = wc_weights_count(tensor) * wc_width(tensor->dtype);
-    return wc_mix(wc_sum(tensor->bytes, n) + wc_shape_digest(tensor), n);
+    return wc_close(wc_sum(tensor->bytes, n) + wc_shape_digest(tensor), n);
 }
 
 /* ---- The record base (patch.md, Record base) ---------------------------------------------------------------- */
@@ -449,12 +449,12 @@ static inline wc_status wc_read_by_class(wc_bytes s, const uint8_t *old, unsigne
     if ((n != 1 && n != 2 && n != 4 && n != 8) || !wc_all_zero(s.at + 5, 3)) return wc_malformed("by-class-head");
     counts = 8 + 4 * wc_ceil(c.n_classes, 4);
     start = counts + 4 * (n - 1);
-    if (start > s.size) return wc_malformed("by-class-length");
+    if (start > s.size || !wc_all_zero(s.at + 8 + c.n_classes, counts - 8 - c.n_classes))
+        return wc_malformed("by-class-length");
     for (i = 0; i < c.n_classes; i++) {
         if (s.at[8 + i] > 96) return wc_invalid("by-class-codes");
         c.weights[i] = wc_class_weight(s.at[8 + i]);
     }
-    if (!wc_all_zero(s.at + 8 + i, counts - 8 - i)) return wc_invalid("by-class-codes");
     each = 16 * wc_ceil(d, 16 * (uint64_t)n);
     for (i = 0; i < n; i++) {
         wc_positions *p = &positions[i];
@@ -766,7 +766,7 @@ static inline uint64_t wc_member_digest(const wc_patch *patch, const wc_key *key
     const wc_match *match = &patch->matches[wc_member_key(key, j)];
     wc_weights tensor = *wc_old(patch, key, j);
     tensor.bytes = bytes;
-    return patch->touched ? wc_mix(match->sum + wc_shape_digest(&tensor), match->present) : wc_seal(&tensor);
+    return patch->touched ? wc_close(match->sum + wc_shape_digest(&tensor), match->present) : wc_seal(&tensor);
 }
 
 /* The check of `base` for a key; *complete is set if all its tensors are those of the target. */
@@ -883,7 +883,7 @@ static inline wc_status wc_check_rest(wc_patch *patch) {
             if (wc_seal(tensor) != removed.digest) return wc_refuse(WC_SCHEMA_MISMATCH, "base");
             patch->n_changed++;
         } else if (!patch->touched && !patch->base.is_part) {
-            rest += wc_mix(wc_seal(tensor), wc_text_digest(tensor->name, tensor->name_len));
+            rest += wc_close(wc_seal(tensor), wc_text_digest(tensor->name, tensor->name_len));
             count++;
         }
     }

@@ -46,8 +46,8 @@ def fold(x: int, number: int) -> int:
     return x ^ x >> 32
 
 
-def mix(x: int, number: int) -> int:
-    """Mix a word with a number; the result is not 0."""
+def close(x: int, number: int) -> int:
+    """Mix a word with a number; the result, a digest, is not 0."""
     return fold(x, number) or 1
 
 
@@ -59,7 +59,7 @@ def sum_bytes(data: bytes) -> int:
 
 def digest_text(data: bytes) -> int:
     """Return the digest of a short byte string."""
-    return mix(sum_bytes(data), len(data))
+    return close(sum_bytes(data), len(data))
 
 
 def describe(number: int, shape: tuple[int, ...]) -> int:
@@ -70,18 +70,24 @@ def describe(number: int, shape: tuple[int, ...]) -> int:
 def seal(tensor: StateTensor) -> int:
     """Return the digest of a whole tensor."""
     number, shape, data = tensor
-    return mix(sum_bytes(data) + describe(number, shape), len(data))
+    return close(sum_bytes(data) + describe(number, shape), len(data))
 
 
 def digest_touched(tensor: StateTensor, indices: Sequence[int], words: Sequence[int]) -> int:
     """Return the digest of some elements of a tensor, whose words are given."""
     total = sum(fold(word, i + 1) for i, word in zip(indices, words, strict=True))
-    return mix(total + describe(*tensor[:2]), len(indices))
+    return close(total + describe(*tensor[:2]), len(indices))
+
+
+def take_words(elements: bytes, indices: Sequence[int], itemsize: int) -> list[int]:
+    """Return the words of some elements."""
+    places = [i * itemsize for i in indices]
+    return [int.from_bytes(elements[at : at + itemsize], "little") for at in places]
 
 
 def add_name(digest: int, name: str) -> int:
     """Return the digest of a tensor with its name, given that of the tensor."""
-    return mix(digest, digest_text(name.encode("utf-8")))
+    return close(digest, digest_text(name.encode("utf-8")))
 
 
 # ---- the record ----
@@ -284,57 +290,56 @@ class _Partial:
         for p, (number, shape, _) in zip(places, given, strict=True):
             if number != _number(dtype) or math.prod(shape) != p.size:
                 raise SchemaMismatch("base-shape", f"{p.name!r} has another type or size")
-        old = [word for tensor in given for word in unpack_elements(tensor[2], dtype.itemsize)]
+        size, old = dtype.itemsize, b"".join(tensor[2] for tensor in given)
         indices = self._read_indices(old, dtype) if self.touched else []
-        own = self._digest(given, indices, old, dtype)
+        own = self._digest(given, indices)
         if own == [member.after for member in self.members]:
             return {}
         if own != [member.before for member in self.members]:
             raise SchemaMismatch("base", "tensors of a key are neither those of the base nor of the target")
         indices, words = self._read_elements(old, dtype)
-        new = list(old)
+        new = bytearray(old)
         for i, word in zip(indices, words, strict=True):
-            new[i] = word
+            new[i * size : (i + 1) * size] = word.to_bytes(size, "little")
         made = []
         for p, (number, shape, _) in zip(places, given, strict=True):
-            elements = pack_elements(new[p.start : p.start + p.size], dtype.itemsize)
-            made.append((number, shape, elements))
-        for digest, member in zip(self._digest(made, indices, new, dtype), self.members, strict=True):
+            made.append((number, shape, bytes(new[p.start * size : (p.start + p.size) * size])))
+        for digest, member in zip(self._digest(made, indices), self.members, strict=True):
             if digest != member.after:
                 raise Invalid("base-target", f"{member.place.name!r} is not that of the target")
         return {p.name: tensor for p, tensor in zip(places, made, strict=True)}
 
-    def _digest(
-        self, tensors: list[StateTensor], indices: list[int], words: list[int], dtype: ElementType
-    ) -> list[int]:
+    def _digest(self, tensors: list[StateTensor], indices: list[int]) -> list[int]:
         """Return the digest of each member that its pair is compared with."""
         if not self.touched:
             return [seal(tensor) for tensor in tensors]
         found = []
         for member, tensor in zip(self.members, tensors, strict=True):
             start, stop = member.place.start, member.place.start + member.place.size
-            inside = [i for i in indices if start <= i < stop]
-            found.append(digest_touched(tensor, [i - start for i in inside], [words[i] for i in inside]))
+            inside = [i - start for i in indices if start <= i < stop]
+            words = take_words(tensor[2], inside, member.place.dtype.itemsize)
+            found.append(digest_touched(tensor, inside, words))
         return found
 
-    def _read_indices(self, old: list[int], dtype: ElementType) -> list[int]:
+    def _read_indices(self, old: bytes, dtype: ElementType) -> list[int]:
         """Return the present elements of all entries, counted from the first element of the key."""
         return [i for part in self.parts for i in self._read_index(part, old, dtype)]
 
-    def _read_index(self, part: Part, old: list[int], dtype: ElementType) -> list[int]:
-        e = part.entry
+    def _read_index(self, part: Part, old: bytes, dtype: ElementType) -> list[int]:
+        e, size = part.entry, dtype.itemsize
         if e.index == BY_CLASS and 0 < e.r < e.d:
-            local = decode_by_class(part.index, old[e.base : e.base + e.d], 8 * dtype.itemsize, e.r)
+            own = unpack_elements(old[e.base * size : (e.base + e.d) * size], size)
+            local = decode_by_class(part.index, own, 8 * size, e.r)
         else:
             local = list(decode_index(e.index, part.index, e.r, e.d, Work(0)))
         return [e.base + i for i in local]
 
-    def _read_elements(self, old: list[int], dtype: ElementType) -> tuple[list[int], list[int]]:
+    def _read_elements(self, old: bytes, dtype: ElementType) -> tuple[list[int], list[int]]:
         """Return the present elements of all entries, and their new words."""
         found: tuple[list[int], list[int]] = [], []
         for part in self.parts:
             indices = self._read_index(part, old, dtype)
-            words = self._read_value(part, [old[i] for i in indices], dtype)
+            words = self._read_value(part, take_words(old, indices, dtype.itemsize), dtype)
             check_bool(pack_elements(words, dtype.itemsize), dtype)
             found[0].extend(indices)
             found[1].extend(words)

@@ -43,6 +43,8 @@ from formats.vector_cases import (
     mean,
     offset_float,
     order,
+    patch_borders,
+    patch_order,
     patches,
     reader_borders,
     rle_delta,
@@ -125,5 +127,7 @@ MODULES: tuple[ModuleType, ...] = (
     rounds_states,
     agreement,
     schemes,
+    patch_order,
+    patch_borders,
 )
 """The modules of cases; each has a function ``cases``."""

@@ -224,7 +224,7 @@ def _by_class() -> Iterator[Case]:
         ),
         ("codes", "A code of 97.", "codes", put(9, "B", 97)),
         ("codes-last", "The last code is 97.", "codes", put(10, "B", 97)),
-        ("codes-padding", "Padding after the codes is not 0.", "codes", put(11, "B", 1)),
+        ("codes-padding", "Padding after the codes is not 0.", "length", put(11, "B", 1)),
         ("stream-none", "There is no stream.", "stream", lambda old: old[:12]),
         ("stream-short", "The state has 4 bytes.", "stream", lambda old: old[:16]),
         ("stream-state", "The first state is below 2^31.", "stream", put(12, "Q", LEAST - 1)),
@@ -256,7 +256,7 @@ def _by_class() -> Iterator[Case]:
         wrong,
         OLD,
     )
-    end = replace(BY_CLASS, state=LEAST + 1)
+    end = replace(BY_CLASS, ends=(LEAST + 1,))
     about = "The last state is not 2^31."
     wrong = edited(coding=Coding(end, CONTEXTS))
     yield refused("by-class-stream-end", about, "Invalid", "by-class-stream", wrong, OLD)
@@ -353,7 +353,7 @@ def _steps() -> Iterator[Case]:
     ):
         kind = "Malformed" if code in ("length", "head") else "Invalid"
         yield refused(f"steps-{id}", about, kind, f"steps-{code}", edited(value=value), OLD)
-    wrong = edited(coding=Coding(BY_CLASS, replace(CONTEXTS, state=LEAST + 1)))
+    wrong = edited(coding=Coding(BY_CLASS, replace(CONTEXTS, ends=(LEAST + 1,))))
     yield refused("steps-stream-end", "The last state is not 2^31.", "Invalid", "steps-stream", wrong, OLD)
     two = replace(CONTEXTS, starts=(119,))
     about = "The second of two contexts begins at the number of rows."

@@ -453,7 +453,7 @@ def _tensors() -> Iterator[Case]:
 
 
 def find_word_of_digest_0() -> int:
-    """Return the element of a uint64 tensor of shape (1,) whose folded sum is 0: ``mix`` makes it 1."""
+    """Return the element of a uint64 tensor of shape (1,) whose folded sum is 0: ``close`` makes it 1."""
     total = unfold(0, 8) - describe(CODE_NAMED["uint64"], (1,))
     return unfold(total % WRAP, 1)
 

@@ -188,11 +188,14 @@ def decode(section: Bytes, base: Bits, r: int) -> tuple[Array, Array]:
     stop = HEAD.size + count
     after = stop + -stop % 4
     start = after + 4 * (lanes - 1)
-    if start > section.size:
-        raise Malformed("by-class-length", f"a section of {section.size} bytes; its head takes {start}")
+    if start > section.size or section[stop:after].any():
+        raise Malformed(
+            "by-class-length",
+            f"a section of {section.size} bytes; its head takes {start}, and padding is zero",
+        )
     codes = section[HEAD.size : stop]
-    if codes.max() > MAX_CODE or section[stop:after].any():
-        raise Invalid("by-class-codes", f"a code of a weight is above {MAX_CODE}, or padding is not zero")
+    if codes.max() > MAX_CODE:
+        raise Invalid("by-class-codes", f"a code of a weight is {codes.max()}; it must be 0 to {MAX_CODE}")
     parts = section[after:start].view("<u4").astype(np.int64)
     if parts.sum() > r:
         raise Invalid("by-class-lanes", f"the lanes have {parts.sum()} positions of {r}")

@@ -64,11 +64,11 @@ def decode_by_class(section: bytes, base: Sequence[int], width: int, r: int) -> 
     stop = 8 + n_classes
     after = stop + -stop % 4
     start = after + 4 * (lanes - 1)
-    if start > len(section):
-        raise Malformed("by-class-length", f"{len(section)} bytes; the head takes {start}")
+    if start > len(section) or any(section[stop:after]):
+        raise Malformed("by-class-length", f"{len(section)} bytes, not {start}, or padding is not 0")
     codes = section[8:stop]
-    if max(codes) > HIGHEST_CODE or any(section[stop:after]):
-        raise Invalid("by-class-codes", "a code is above 96, or padding is not 0")
+    if max(codes) > HIGHEST_CODE:
+        raise Invalid("by-class-codes", f"a code of {max(codes)}")
     counts = list(struct.unpack_from(f"<{lanes - 1}I", section, after))
     if sum(counts) > r:
         raise Invalid("by-class-lanes", f"{sum(counts)} positions of {r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from formats.reference.rans import LEAST
 
@@ -12,11 +13,11 @@ class LaneWriter:
 
     Args:
         count: number of lanes.
-        state: with which the first lane begins; readers refuse any other than 2^31.
+        ends: the states with which readers leave the first lanes; they refuse any other than 2^31.
     """
 
-    def __init__(self, count: int, state: int = LEAST) -> None:
-        self.states = [state, *[LEAST] * (count - 1)]
+    def __init__(self, count: int, ends: Sequence[int] = ()) -> None:
+        self.states = [*ends, *[LEAST] * (count - len(ends))]
         self.words: list[int] = []
 
     def put(self, lane: int, start: int, frequency: int, bits: int) -> None:

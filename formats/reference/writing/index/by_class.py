@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from formats.reference.index.by_class import BITS, CUMULATIVE, REACH, rise, weight
-from formats.reference.rans import LEAST, row_of
+from formats.reference.rans import row_of
 from formats.reference.writing.rans import LaneWriter
 
 
@@ -24,7 +24,7 @@ class ByClass:
         codes: code of the weight of each class.
         lanes: number of lanes.
         late: whether an element with places on both sides of a multiple of 2^28 has its second symbol.
-        state: as of ``LaneWriter``.
+        ends: as of ``LaneWriter``.
     """
 
     id: ClassVar[int] = 12
@@ -33,7 +33,7 @@ class ByClass:
     codes: tuple[int, ...]
     lanes: int = 1
     late: bool = False
-    state: int = LEAST
+    ends: tuple[int, ...] = ()
 
     def write_section(self, indices: Sequence[int], old: Sequence[int], width: int) -> bytes:
         """Write the positions of changes among the old words of an entry."""
@@ -53,7 +53,7 @@ class ByClass:
                 itertools.pairwise(starts), itertools.pairwise(cuts), strict=True
             )
         ]
-        stream = LaneWriter(self.lanes, self.state)
+        stream = LaneWriter(self.lanes, self.ends)
         for turn in reversed(range(max(counts))):
             for lane in reversed(range(self.lanes)):
                 for low, high in reversed(lanes[lane][turn] if turn < counts[lane] else []):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from formats.reference.element_types import RecordType
 from formats.reference.floats import pack_elements
-from formats.reference.rans import LEAST, row_of
+from formats.reference.rans import row_of
 from formats.reference.value.steps import BITS, DIRECT, GROUP, order
 from formats.reference.writing.rans import LaneWriter
 from formats.reference.writing.value.zstd import Zstd
@@ -28,7 +28,7 @@ class Steps:
         shift, starts: of the contexts; without starts, there is one context.
         lanes: 1 or 4.
         table: frequencies of each context; empty for those of the steps.
-        state: as of ``LaneWriter``.
+        ends: as of ``LaneWriter``.
     """
 
     id: ClassVar[int] = 16
@@ -37,7 +37,7 @@ class Steps:
     starts: tuple[int, ...] = ()
     lanes: int = 1
     table: tuple[int, ...] = ()
-    state: int = LEAST
+    ends: tuple[int, ...] = ()
 
     def write_section(self, new: Sequence[int], old: Sequence[int], width: int) -> bytes:
         """Write the steps from old words to new ones."""
@@ -56,7 +56,7 @@ class Steps:
     def _write_stream(
         self, steps: Sequence[int], contexts: Sequence[int], tables: Sequence[Sequence[int]]
     ) -> bytes:
-        stream = LaneWriter(self.lanes, self.state)
+        stream = LaneWriter(self.lanes, self.ends)
         for i in reversed(range(len(steps))):
             lane, table, symbol = i % self.lanes, tables[contexts[i]], symbol_of(steps[i])
             left = max(steps[i].bit_length() - 2, 0) if symbol >= DIRECT else 0
