@@ -17,13 +17,7 @@ from wirecodec.select.base import Selection
 
 __all__ = [
     "BATCH",
-    "BATCHES",
     "BINS",
-    "LARGEST",
-    "LEARNERS",
-    "LEARNER_BIN",
-    "SEEDS",
-    "SUPER_BATCH",
     "Dryden",
     "Layers",
     "Learners",
@@ -159,25 +153,19 @@ class Learners:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Results of all figures.
+    """Results of the figures that are drawn.
 
     Attributes:
-        steps: of each training.
         baselines: {images per step: test error of dense training, mean over the seeds}.
         runs: Figure 4, one per method and bin.
         dense_layers: Figures 5 and 6.
         mixed: Figure 1, with Dryden for the fully connected layers, and Seide for the convolutions, too.
-        batches: Figure 7a, the same for each batch, of AdaComp and Dryden.
-        learners: Figure 7b.
     """
 
-    steps: int
     baselines: dict[int, float]
     runs: list[Run]
     dense_layers: list[Run]
     mixed: list[Run]
-    batches: list[Run]
-    learners: list[Learners]
 
 
 def list_parts(steps: int) -> list[Part]:
@@ -186,26 +174,25 @@ def list_parts(steps: int) -> list[Part]:
     Args:
         steps: of each training.
     """
-    learners = [Part(_name_learners(n), train_learners, (n, steps // 2)) for n in reversed(LEARNERS)]
+    learners = [
+        Part(f"AdaComp: {n} learners", train_learners, (n, steps // 2)) for n in reversed(LEARNERS)
+    ]
     dense = [Part(_name_dense(batch), train_dense, (batch, steps)) for batch in (BATCH, *BATCHES)]
     keys = [*_list_stress(), *DENSE_LAYERS, *MIXED, *_list_batches()]
     return learners + dense + [Part(_name(*key), train, (*key, steps)) for key in keys]
 
 
-def collect(found: Mapping[str, Any], steps: int) -> Result:
-    """Collect the results of all parts."""
+def collect(found: Mapping[str, Any]) -> Result:
+    """Collect the results of the figures that are drawn."""
 
     def pick(keys: Iterable[Key]) -> list[Run]:
         return [found[_name(*key)] for key in keys]
 
     return Result(
-        steps,
         {batch: found[_name_dense(batch)] for batch in (BATCH, *BATCHES)},
         pick(_list_stress()),
         pick(DENSE_LAYERS),
         pick(MIXED),
-        pick(_list_batches()),
-        [found[_name_learners(n)] for n in LEARNERS],
     )
 
 
@@ -235,10 +222,6 @@ def _name(batch: int, method: str, bin: int, scope: str) -> str:
 
 def _name_dense(batch: int) -> str:
     return f"AdaComp: dense training, {batch} images"
-
-
-def _name_learners(learners: int) -> str:
-    return f"AdaComp: {learners} learners"
 
 
 def train_dense(batch: int, steps: int) -> float:

@@ -12,7 +12,6 @@ import wirecodec as wc
 from benchmarks.common.inputs import TEST_GRADIENTS
 from benchmarks.papers import embedding
 from benchmarks.papers.parts import Part
-from benchmarks.value.papers import Reproductions
 from wirecodec.index.bloom import filter_bytes, windows
 from wirecodec.index.bloom_p2 import max_positives, select_inserted
 from wirecodec.kernels.layout import BLOOM_PAD
@@ -76,26 +75,18 @@ class _Fits:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Results of all figures.
+    """Results of the figures that are drawn.
 
     Attributes:
         points: Figure 6.
-        fits: Figure 8, the largest elements of a network.
         convolution: Figure 5, all values of one convolution's gradient.
         sorted_values, fitted: the same values, and their fit with 8 pieces.
-        naive: fraction of the values that arrive at their own index, and the error.
-        sparse: Table 2.
-        reproductions: Figure 10.
     """
 
     points: list[PolicyPoint]
-    fits: list[Fit]
     convolution: Fit
     sorted_values: Array
     fitted: Array
-    naive: tuple[float, float]
-    sparse: list[embedding.Run]
-    reproductions: Reproductions
 
 
 def list_parts(steps: int) -> list[Part]:
@@ -108,12 +99,11 @@ def list_parts(steps: int) -> list[Part]:
     return [*embedding.list_parts(steps), *rates, Part(FITS, measure_fits)]
 
 
-def collect(found: Mapping[str, Any], reproductions: Reproductions) -> Result:
-    """Collect the results of all parts; ``reproductions``: of ``benchmarks.value.papers``."""
+def collect(found: Mapping[str, Any]) -> Result:
+    """Collect the results of the figures that are drawn."""
     points = [point for rate in RATES for point in found[_name_rate(rate)]]
     fits: _Fits = found[FITS]
-    figure_5 = fits.convolution, fits.sorted_values, fits.fitted
-    return Result(points, fits.fits, *figure_5, fits.naive, embedding.collect(found), reproductions)
+    return Result(points, fits.convolution, fits.sorted_values, fits.fitted)
 
 
 FITS = "DeepReduce: curve fits"

@@ -12,15 +12,11 @@ import wirecodec as wc
 from benchmarks.common.inputs import TEST_GRADIENTS
 from benchmarks.papers.networks import NETWORKS, build_demo
 from benchmarks.papers.parts import Part
-from benchmarks.value.papers import Reproductions
 
 __all__ = [
-    "BANDWIDTHS",
-    "EXPONENT",
     "FIXED",
     "FORMATS",
     "IEEE",
-    "RANKS",
     "THROUGHPUTS",
     "Result",
     "collect",
@@ -37,8 +33,6 @@ FORMATS = {
 """(codec, largest magnitude) of the distributions of Figures 7 and 9."""
 IEEE, EXPONENT, MANTISSA = "IEEE 754", 4, 3
 """Figure 7's other format: name, and bits of exponent and mantissa beside one of sign."""
-BANDWIDTHS = np.geomspace(1, 100, 60)
-"""Gbit/s."""
 THROUGHPUTS = (5, 12, 34, 100, 300)
 """GB/s of selection or packing."""
 FIXED = {"conversion": 250e9, "transform": 1e9 / (0.069 - 2 / 250)}
@@ -48,23 +42,17 @@ RANKS = 4
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Results of all figures.
+    """Results of the figures that are drawn.
 
     Attributes:
         status: per θ, fraction of the bytes that are the bitmap's, its ratio, and that of Rice codes.
         numbers: {format: representable numbers}.
-        saturated: errors of a range of ±1 and of a range per chunk, per scale of the gradient.
         alphas: per step, α of Assumption 3.2 with θ = 0.85, for the mean of the ranks.
-        layers: Figure 5 with each tensor by itself, errors of FFT top-k and top-k.
-        reproductions: Figures 5 and 15.
     """
 
     status: list[tuple[float, float, float, float]]
     numbers: dict[str, Array]
-    saturated: list[tuple[float, float, float]]
     alphas: Array
-    layers: tuple[float, float]
-    reproductions: Reproductions
 
 
 def list_parts(steps: int) -> list[Part]:
@@ -78,11 +66,9 @@ def list_parts(steps: int) -> list[Part]:
     ]
 
 
-def collect(found: Mapping[str, Any], reproductions: Reproductions) -> Result:
-    """Collect the results of all parts; ``reproductions``: of ``benchmarks.value.papers``."""
-    return Result(
-        found[STATUS], found[NUMBERS], found[SATURATION], found[ALPHAS], found[LAYERS], reproductions
-    )
+def collect(found: Mapping[str, Any]) -> Result:
+    """Collect the results of the figures that are drawn."""
+    return Result(found[STATUS], found[NUMBERS], found[ALPHAS])
 
 
 STATUS, NUMBERS = "FFT: status vector", "FFT: representable numbers"

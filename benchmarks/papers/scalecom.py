@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import collectives as co
-from benchmarks.papers import balanced, comparators, memories
+from benchmarks.papers import memories
 from benchmarks.papers.parts import Part
 
 __all__ = [
@@ -43,21 +43,13 @@ BANDWIDTH = 32e9
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Results of all figures.
+    """Results of the figures that are drawn.
 
     Attributes:
         runs: Figures 2 and 3.
-        steps: of each training of Table 1.
-        comparisons: Table 1.
-        splits: Ok-Topk's balanced split.
-        sent: per number of ranks, bytes a rank sends by all-gather and by CLT-k.
     """
 
     runs: list[memories.Run]
-    steps: int
-    comparisons: list[comparators.Comparison]
-    splits: list[balanced.Point]
-    sent: list[tuple[int, int, int]]
 
 
 def list_parts(steps: int) -> list[Part]:
@@ -68,27 +60,17 @@ def list_parts(steps: int) -> list[Part]:
     """
     first = min(steps, memories.STEPS)
     runs = [Part(_name(name), memories.train, (name, first)) for name in memories.SETUPS]
-    sent = [Part(_name_bytes(ranks), count_bytes, (ranks,)) for ranks in RANKS]
-    return [*runs, *sent, *comparators.list_parts(steps), *balanced.list_parts(steps)]
+    sent = [Part(f"ScaleCom: bytes of {ranks} ranks", count_bytes, (ranks,)) for ranks in RANKS]
+    return [*runs, *sent]
 
 
-def collect(found: Mapping[str, Any], steps: int) -> Result:
-    """Collect the results of all parts."""
-    return Result(
-        [found[_name(name)] for name in memories.SETUPS],
-        steps,
-        comparators.collect(found),
-        balanced.collect(found),
-        [(ranks, *found[_name_bytes(ranks)]) for ranks in RANKS],
-    )
+def collect(found: Mapping[str, Any]) -> Result:
+    """Collect the results of the figures that are drawn."""
+    return Result([found[_name(name)] for name in memories.SETUPS])
 
 
 def _name(run: str) -> str:
     return f"ScaleCom: {run}"
-
-
-def _name_bytes(ranks: int) -> str:
-    return f"ScaleCom: bytes of {ranks} ranks"
 
 
 def count_bytes(ranks: int, d: int = 2_000_000) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from benchmarks.papers.training import run_training
 from wirecodec.cli.gradient_stats import GradientStats, compute_stats
 from wirecodec.cli.sidco_stats import SIDCoStats, compute_sidco_stats
 
-__all__ = ["FIT_IMAGES", "Count", "Fitted", "Result", "build_selectors", "collect", "list_parts"]
+__all__ = ["Count", "Fitted", "Result", "build_selectors", "collect", "list_parts"]
 
 Array = Any
 EARLY = 100
@@ -73,12 +73,10 @@ class Result:
     """Results of all figures.
 
     Attributes:
-        steps: of each training.
         counts: of each network, selector and density.
         fits: early and late, without and with feedback.
     """
 
-    steps: int
     counts: list[Count]
     fits: list[Fitted]
 
@@ -121,7 +119,7 @@ def list_parts(steps: int) -> list[Part]:
     return fits + counts
 
 
-def collect(found: Mapping[str, Any], steps: int) -> Result:
+def collect(found: Mapping[str, Any]) -> Result:
     """Collect the results of all parts."""
     counts = [
         found[_name_count(network, density, name)]
@@ -129,7 +127,7 @@ def collect(found: Mapping[str, Any], steps: int) -> Result:
         for density in DENSITIES
         for name in build_selectors(density)
     ]
-    return Result(steps, counts, [*found[_name_fits(False)], *found[_name_fits(True)]])
+    return Result(counts, [*found[_name_fits(False)], *found[_name_fits(True)]])
 
 
 def _name_count(network: str, density: float, selector: str) -> str:
