@@ -107,10 +107,10 @@ mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vect
 bench: $(PEERS)  ## size and speed of index codecs and other compressors: results/index.md, index.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.index $(ARGS)
 
-bench-select: $(TORCH)  ## time and accuracy of selectors and torch.topk: results/select.md, select.png; minutes
+bench-select: $(TORCH)  ## time of selectors and torch.topk: results/select.md, .png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.select $(ARGS)
 
-bench-value: $(PEERS)  ## size, error and speed of value codecs, two papers' figures: results/value.md, *.png; ARGS=--quick
+bench-value: $(PEERS)  ## size, error and speed of value codecs: results/value.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.value $(ARGS)
 
 bench-patches: $(TORCH) $(PEERS)  ## size and speed of patches of weights, and other projects' formats: results/patches.md, .png; ARGS=--quick
@@ -125,13 +125,13 @@ bench-feed: $(TORCH)  ## time until servers behind slow links have a step's weig
 bench-budget: $(INSTALLED)  ## error over bits of budget and all schemes, with bounds: results/budget.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.budget $(ARGS)
 
-bench-model: $(TORCH)  ## time of models of many tensors, torch's top-k and PowerSGD: results/model.md, .png; ARGS=--quick
+bench-model: $(INSTALLED)  ## time of models of many tensors: results/model.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.model $(ARGS)
 
 bench-cold: $(INSTALLED)  ## time to the first gradient of a process, cold and warm: results/cold.md; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.cold $(ARGS)
 
-bench-papers: $(TORCH)  ## the papers' tables and figures beside ours: results/papers.md, *.png; 20 min, resumable; ARGS=--quick
+bench-papers: $(TORCH)  ## what results/papers.md shows: its data files and pictures; 20 min, resumable; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(MPI_ENV) $(BIN)/python -m benchmarks.papers $(ARGS)
 
 bench-collectives: $(INSTALLED)  ## times of collectives between hosts: results/collectives.md, .png; root; ARGS=--quick
