@@ -19,7 +19,7 @@ from contextlib import suppress
 
 import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
-from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
+from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = create_parser(
         __doc__,
         __package__,
-        quick="skip 26M elements, zstd-19 and the output of `make gradients`",
+        quick="skip 26M elements and zstd-19",
         data=None,
         only="measure these coders and supports; names, or parts of names: rice; zstd; runs",
         minutes="start no support after them",
@@ -52,8 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.quick:
             coders = [coder for coder in coders if not coder.name.startswith("zstd-19")]
         sizes = SIZES[:2] if options.quick else SIZES
-        folders = [TEST_GRADIENTS, *([] if options.quick else [TRAINED_GRADIENTS])]
-        folders += [options.data] if options.data else []
+        folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
         cases = list(generate_cases(sizes, list_gradient_files(*folders)))
         names = choose_names(options.only, [*(c.name for c in coders), *(c.group for c in cases)])
         coders = [coder for coder in coders if coder.name in names] or coders

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.common.command import PARTIAL_RUN, create_parser, show_steps
-from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS
+from benchmarks.common.inputs import TEST_GRADIENTS
 from benchmarks.common.results import RESULTS, write_result
 from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.select import plot, report, slow_inputs, speeds
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         plot.draw(PICTURE, read_rows(FIGURES / "speeds.csv", report.Gain))
         return
     sizes = [round(1e6 * float(size)) for size in options.sizes.split(",")]
-    folders = [TEST_GRADIENTS, TRAINED_GRADIENTS, *([options.data] if options.data else [])]
+    folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
     with show_steps() as step:
         if options.quick:
             measurements = measure(sizes[:1], folders[:1], step, 0.005)
