@@ -131,7 +131,7 @@ bench-model: $(INSTALLED)  ## time of models of many tensors: results/model.md, 
 bench-cold: $(INSTALLED)  ## time to the first gradient of a process, cold and warm: results/cold.md; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.cold $(ARGS)
 
-bench-papers: $(TORCH)  ## what results/papers.md shows: its data files and pictures; 20 min, resumable; ARGS=--quick
+bench-papers: $(TORCH)  ## measure what results/papers.md shows: its data files; 20 min, resumable; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(MPI_ENV) $(BIN)/python -m benchmarks.papers $(ARGS)
 
 bench-collectives: $(INSTALLED)  ## times of collectives between hosts: results/collectives.md, .png; root; ARGS=--quick

@@ -1,15 +1,14 @@
 """Measurements behind results/papers.md: tables and figures of five papers with this library.
 
-Prints the result of every measurement, and writes the data files and pictures of the page. The page itself is
-written by hand: it has the papers' results, ours, and the reasons for differences. Figures about how a
+Prints the result of every measurement, and writes the data files of the page. The page itself is written by
+hand: it has the papers' results, ours, and the reasons for differences. Figures about how a
 selection behaves during training use small networks: the demo's, ResNet-20, an LSTM and embeddings. Other
 figures use the gradients of tests/data.
 
 Each measurement is kept in the folder .parts beside the code. So an interrupted run goes on from there, and a
 run after ``--only`` measures the rest. If the library or the measurements change, a run starts from nothing.
 
-    python -m benchmarks.papers [--quick] [--only "NAME; NAME"] [--jobs N] [--fresh] [--redraw]
-                                [--output FOLDER]
+    python -m benchmarks.papers [--quick] [--only "NAME; NAME"] [--list] [--jobs N] [--fresh]
 """
 
 from __future__ import annotations
@@ -25,11 +24,10 @@ import numpy as np
 
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
 from benchmarks.common.results import RESULTS
-from benchmarks.papers.pages.curves import list_curves, read_curves, write_curves
-from benchmarks.papers.pages.tables import list_tables, write_table
 from benchmarks.papers.parts import FOLDER, Store, run_missing
-from benchmarks.papers.plan import QUICK, Steps, collect, list_parts
+from benchmarks.papers.plan import QUICK, Steps, list_parts
 from benchmarks.papers.reproductions import DecodedGradient
+from benchmarks.papers.tables import list_tables, write_table
 
 __all__ = ["format_measurement", "main"]
 
@@ -42,24 +40,17 @@ SHOWN = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what is missing; if everything is there, write the data files and pictures."""
+    """Measure what is missing; if everything is there, write the data files."""
     parser = create_parser(
         __doc__,
         __package__,
         quick="few steps; only prints",
         only="only these; names or parts of names, separated by ;",
         fresh=None,
-        redraw="only draw the pictures whose points are in results/papers",
-        output="write the data files and pictures there",
     )
     parser.add_argument("--list", action="store_true", help="only print the names of --only")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="processes, default %(default)s")
     options = parser.parse_args(arguments)
-    if options.redraw:
-        from benchmarks.papers.pages.curves_plot import draw_curves
-
-        print(*draw_curves(options.output or RESULTS, read_curves(RESULTS / "papers")), sep="\n")
-        return
     if importlib.util.find_spec("torch") is None:
         sys.exit(MISSING)
     steps = QUICK if options.quick else Steps()
@@ -79,19 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(found) < len(parts):
         print(f"{len(parts) - len(found)} of {len(parts)} measurements are missing; the files need all.")
         return
-    folder = options.output or (None if options.quick else RESULTS)
-    if folder is None:
+    if options.quick:
         print(PARTIAL_RUN)
         return
-    from benchmarks.papers.pages.plot import draw_all
-
-    results = collect(found)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_curves(folder / "papers", list_curves(results.sidco, results.adacomp))
-    for name, table in list_tables(results).items():
-        write_table(folder / "papers" / f"{name}.csv", table)
-    draw_all(folder, results)
-    print(folder / "papers")
+    for name, table in list_tables(found).items():
+        write_table(RESULTS / "papers" / f"{name}.csv", table)
+        print(RESULTS / "papers" / f"{name}.csv")
 
 
 def format_measurement(result: Any) -> str:

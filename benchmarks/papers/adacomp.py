@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,16 +15,16 @@ from benchmarks.papers.training import run_training
 from wirecodec.select.base import Selection
 
 __all__ = [
-    "BATCH",
-    "BINS",
+    "DENSE_LAYERS",
+    "MIXED",
     "Dryden",
     "Layers",
     "Learners",
-    "Result",
     "Run",
     "Seide",
-    "collect",
     "list_parts",
+    "list_stress",
+    "name_run",
 ]
 
 Array = Any
@@ -151,23 +150,6 @@ class Learners:
     error: float
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Results of the figures that are drawn.
-
-    Attributes:
-        baselines: {images per step: test error of dense training, mean over the seeds}.
-        runs: Figure 4, one per method and bin.
-        dense_layers: Figures 5 and 6.
-        mixed: Figure 1, with Dryden for the fully connected layers, and Seide for the convolutions, too.
-    """
-
-    baselines: dict[int, float]
-    runs: list[Run]
-    dense_layers: list[Run]
-    mixed: list[Run]
-
-
 def list_parts(steps: int) -> list[Part]:
     """List trainings with each method and bin, with momentum 0.9, as in the paper.
 
@@ -178,22 +160,8 @@ def list_parts(steps: int) -> list[Part]:
         Part(f"AdaComp: {n} learners", train_learners, (n, steps // 2)) for n in reversed(LEARNERS)
     ]
     dense = [Part(_name_dense(batch), train_dense, (batch, steps)) for batch in (BATCH, *BATCHES)]
-    keys = [*_list_stress(), *DENSE_LAYERS, *MIXED, *_list_batches()]
-    return learners + dense + [Part(_name(*key), train, (*key, steps)) for key in keys]
-
-
-def collect(found: Mapping[str, Any]) -> Result:
-    """Collect the results of the figures that are drawn."""
-
-    def pick(keys: Iterable[Key]) -> list[Run]:
-        return [found[_name(*key)] for key in keys]
-
-    return Result(
-        {batch: found[_name_dense(batch)] for batch in (BATCH, *BATCHES)},
-        pick(_list_stress()),
-        pick(DENSE_LAYERS),
-        pick(MIXED),
-    )
+    keys = [*list_stress(), *DENSE_LAYERS, *MIXED, *_list_batches()]
+    return learners + dense + [Part(name_run(*key), train, (*key, steps)) for key in keys]
 
 
 Key = tuple[int, str, int, str]
@@ -205,7 +173,8 @@ MIXED: tuple[Key, ...] = ((BATCH, "Dryden", 333, "FC"), (BATCH, "Dryden and Seid
 """0.3 % of the elements of the fully connected layers."""
 
 
-def _list_stress() -> list[Key]:
+def list_stress() -> list[Key]:
+    """List batch, method, bin and layers of the trainings of Figure 4."""
     return [(BATCH, method, bin, "all") for bin in BINS for method in METHODS]
 
 
@@ -216,7 +185,8 @@ def _list_batches() -> list[Key]:
     ]
 
 
-def _name(batch: int, method: str, bin: int, scope: str) -> str:
+def name_run(batch: int, method: str, bin: int, scope: str) -> str:
+    """Return the name of the part that trains with a method."""
     return f"AdaComp: {method}, bins of {bin}, {scope} layers, {batch} images"
 
 

@@ -1,16 +1,14 @@
-"""All measurements of the page, and their results."""
+"""All measurements of the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from benchmarks.papers import adacomp, deepreduce, fft, scalecom, sidco
 from benchmarks.papers.parts import Part
 from benchmarks.papers.reproductions import reproduce
 
-__all__ = ["QUICK", "Results", "Steps", "collect", "list_parts"]
+__all__ = ["QUICK", "Steps", "list_parts"]
 
 
 @dataclass(frozen=True)
@@ -31,17 +29,6 @@ class Steps:
 QUICK = Steps(40, 20, 10, 20, 20)
 
 
-@dataclass(frozen=True, eq=False)
-class Results:
-    """Results of the five papers."""
-
-    sidco: sidco.Result
-    deepreduce: deepreduce.Result
-    fft: fft.Result
-    scalecom: scalecom.Result
-    adacomp: adacomp.Result
-
-
 def list_parts(steps: Steps) -> list[Part]:
     """List all measurements; long ones come first."""
     return [
@@ -52,14 +39,3 @@ def list_parts(steps: Steps) -> list[Part]:
         *fft.list_parts(steps.fft),
         Part("DeepReduce and FFT: gradients of tests/data", reproduce),
     ]
-
-
-def collect(found: Mapping[str, Any]) -> Results:
-    """Collect the results of the figures that are drawn."""
-    return Results(
-        sidco.collect(found),
-        deepreduce.collect(found),
-        fft.collect(found),
-        scalecom.collect(found),
-        adacomp.collect(found),
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +10,7 @@ import collectives as co
 from benchmarks.papers import memories
 from benchmarks.papers.parts import Part
 
-__all__ = [
-    "EFFICIENCY",
-    "METHODS",
-    "MINIBATCHES",
-    "RATIO",
-    "TERAFLOPS",
-    "WORKERS",
-    "Result",
-    "collect",
-    "compute_shares",
-    "list_parts",
-]
+__all__ = ["METHODS", "MINIBATCHES", "TERAFLOPS", "WORKERS", "compute_shares", "list_parts", "name_run"]
 
 Array = Any
 RATIO = 0.01
@@ -41,17 +28,6 @@ BANDWIDTH = 32e9
 """Bytes per second of the server and of a worker."""
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Results of the figures that are drawn.
-
-    Attributes:
-        runs: Figures 2 and 3.
-    """
-
-    runs: list[memories.Run]
-
-
 def list_parts(steps: int) -> list[Part]:
     """List trainings on simulated ranks, and counts of bytes.
 
@@ -59,17 +35,13 @@ def list_parts(steps: int) -> list[Part]:
         steps: of each training.
     """
     first = min(steps, memories.STEPS)
-    runs = [Part(_name(name), memories.train, (name, first)) for name in memories.SETUPS]
+    runs = [Part(name_run(name), memories.train, (name, first)) for name in memories.SETUPS]
     sent = [Part(f"ScaleCom: bytes of {ranks} ranks", count_bytes, (ranks,)) for ranks in RANKS]
     return [*runs, *sent]
 
 
-def collect(found: Mapping[str, Any]) -> Result:
-    """Collect the results of the figures that are drawn."""
-    return Result([found[_name(name)] for name in memories.SETUPS])
-
-
-def _name(run: str) -> str:
+def name_run(run: str) -> str:
+    """Return the name of the part that trains a set-up."""
     return f"ScaleCom: {run}"
 
 
