@@ -112,8 +112,9 @@ def format_page(
         skipped: why there is no check; empty if there is one.
     """
     about = (
-        f"A step: communication and compression alone, {format_seconds(latency)} per message. allgather, split, Ok-Topk and local updates: `{options.scheme}` with error "
-        f"feedback. CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}. "
+        f"A step: communication and compression alone, {format_seconds(latency)} per message. "
+        f"allgather, split, Ok-Topk and local updates: `{options.scheme}` with error feedback. "
+        f"CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}. "
         f"{library} rounds to fp16 and computes PowerSGD; fp16 is summed by `collectives`, in float32.\n"
     )
     parts = [_answer(maps, checked)]
