@@ -156,9 +156,7 @@ def list_parts(steps: int) -> list[Part]:
     Args:
         steps: of each training.
     """
-    learners = [
-        Part(f"AdaComp: {n} learners", train_learners, (n, steps // 2)) for n in reversed(LEARNERS)
-    ]
+    learners = [Part(f"AdaComp: {n} learners", train_learners, (n, steps // 2)) for n in reversed(LEARNERS)]
     dense = [Part(_name_dense(batch), train_dense, (batch, steps)) for batch in (BATCH, *BATCHES)]
     keys = [*list_stress(), *DENSE_LAYERS, *MIXED, *_list_batches()]
     return learners + dense + [Part(name_run(*key), train, (*key, steps)) for key in keys]

@@ -43,7 +43,11 @@ class Run:
 def list_parts(steps: int) -> list[Part]:
     """List a training with each method and batch; ``steps``: with the small batch."""
     return [
-        Part(f"DeepReduce: Table 2, {method}, {pairs} pairs", measure, (pairs, method, max(1, int(steps * part))))
+        Part(
+            f"DeepReduce: Table 2, {method}, {pairs} pairs",
+            measure,
+            (pairs, method, max(1, int(steps * part))),
+        )
         for pairs, part in PAIRS.items()
         for method in TABLE_2
     ]

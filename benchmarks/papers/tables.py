@@ -40,7 +40,9 @@ def list_tables(found: Mapping[str, Any]) -> dict[str, Table]:
     stress = (*adacomp.list_stress(), *adacomp.DENSE_LAYERS, *adacomp.MIXED)
     return {
         "sidco_counts": _list_counts(found),
-        "deepreduce_rates": _list_rates([p for r in deepreduce.RATES for p in found[deepreduce.name_rate(r)]]),
+        "deepreduce_rates": _list_rates(
+            [p for r in deepreduce.RATES for p in found[deepreduce.name_rate(r)]]
+        ),
         "fft_status": _list_status(found[fft.STATUS]),
         "scalecom_similarity": _list_similarity([found[scalecom.name_run(name)] for name in memories.SETUPS]),
         "scalecom_model": _list_model(),

@@ -29,9 +29,7 @@ FIGURES, PICTURE = RESULTS / "select", RESULTS / "select.png"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
-    parser = create_parser(
-        __doc__, __package__, data=None, quick="first size, little time", redraw=None
-    )
+    parser = create_parser(__doc__, __package__, data=None, quick="first size, little time", redraw=None)
     parser.add_argument(
         "--sizes", default=SIZES, metavar="MILLIONS", help="millions of elements (default: %(default)s)"
     )

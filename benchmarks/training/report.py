@@ -82,8 +82,8 @@ JUDGED = {choice.task for choice in CHOICES} | CLAIMED
 OTHER_GROUPS = ("papers", "ablation")
 """Groups whose figures on judged tasks only the data file has."""
 NOT_OURS = ("in use today", *OTHER_GROUPS)
-OTHER_TASKS = """[Choices](#what-to-choose) and [claims](training_claims.md) need these; [systems.csv](training/systems.csv) has
-their figures.
+OTHER_TASKS = """[Choices](#what-to-choose) and [claims](training_claims.md) need these;
+[systems.csv](training/systems.csv) has their figures.
 """
 GPU = "stacked on cuda"
 """What the versions of a run on a GPU end with."""

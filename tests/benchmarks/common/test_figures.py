@@ -78,7 +78,10 @@ def list_collectives() -> Iterator[tuple[str, float]]:
         place = (row.mpi, row.rate, row.ranks, row.kind)
         if place == ("Open MPI", "1 Gbit", 4, "exchange") and row.ratio:
             section = "### Open MPI, 1 Gbit, n = 4"
-            columns, cells = find_row("collectives", section, "ms"), search_row("collectives", section, row.name)
+            columns, cells = (
+                find_row("collectives", section, "ms"),
+                search_row("collectives", section, row.name),
+            )
             if cells and row.case in columns:
                 yield cells[columns.index(row.case)].partition("(")[2].rstrip(")"), row.ratio
     ranks = [2, 4, 8, 16, 32, 64, 128]

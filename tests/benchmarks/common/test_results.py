@@ -17,7 +17,9 @@ def find_answer(page: str) -> str:
 
 
 def test_every_page_is_listed_and_has_an_answer() -> None:
-    listed = re.findall(r"(?m)^\| \[(\w+)\]\(\1\.md\) \| .+\? \|$", (RESULTS / "README.md").read_text("utf-8"))
+    listed = re.findall(
+        r"(?m)^\| \[(\w+)\]\(\1\.md\) \| .+\? \|$", (RESULTS / "README.md").read_text("utf-8")
+    )
     assert sorted(listed) == sorted(path.stem for path in RESULTS.glob("*.md") if path.stem != "README")
     for name in listed:
         assert find_answer((RESULTS / f"{name}.md").read_text("utf-8")), name
