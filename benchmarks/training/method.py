@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["CLAIMED", "CLAIMS", "FURTHER_RUNS", "METHOD", "NOTES", "PROVENANCE"]
 
-CLAIMS = """[training_claims.md](training_claims.md) judges five papers' claims by these runs. Not tried: other data
-sets and networks, more than 16 workers, times on GPUs.
+CLAIMS = """[training_claims.md](training_claims.md) judges five papers' claims by these runs. Not tried:
+other data sets and networks, more than 16 workers, times on GPUs.
 """
 CLAIMED = {
     *("text-lstm", "text-transformer", "recommendations"),
