@@ -62,8 +62,8 @@ def test_the_page_counts_its_verdicts() -> None:
     total = re.search(r"(?m)^\| all \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", training)
     assert total
     numbers = [int(number) for number in total.groups()]
-    kinds = ("reproduced", "not reproduced", "undecided", "not run")
-    claims = ", ".join(f"{number} {kind}" for number, kind in zip(numbers, kinds, strict=True))
+    names = ("reproduced", "not reproduced", "undecided", "not run")
+    claims = ", ".join(f"{number} {kind}" for number, kind in zip(numbers, names, strict=True))
     assert f"Of {sum(numbers)} claims about training: {claims}." in head
 
 
