@@ -33,7 +33,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 unexport PYTHONDONTWRITEBYTECODE  # tests and benchmarks start hundreds of processes, which import faster from bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-slow test-more test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-feed bench-against bench-collectives bench-step gradients docs dist clean
+.PHONY: help demo quick test test-all test-slow test-more test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-feed bench-against bench-collectives bench-step docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -113,10 +113,10 @@ mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vect
 bench: $(PEERS)  ## size and speed of index codecs and other compressors: results/index.md, index.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.index $(ARGS)
 
-bench-select: $(TORCH)  ## time and accuracy of selectors and torch.topk: results/select.md, select.png; minutes
+bench-select: $(TORCH)  ## time of selectors and torch.topk: results/select.md, .png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.select $(ARGS)
 
-bench-value: $(PEERS)  ## size, error and speed of value codecs, two papers' figures: results/value.md, *.png; ARGS=--quick
+bench-value: $(PEERS)  ## size, error and speed of value codecs: results/value.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.value $(ARGS)
 
 bench-patches: $(TORCH) $(PEERS)  ## size and speed of patches of weights, and other projects' formats: results/patches.md, .png; ARGS=--quick
@@ -131,13 +131,13 @@ bench-feed: $(TORCH)  ## time until servers behind slow links have a step's weig
 bench-budget: $(INSTALLED)  ## error over bits of budget and all schemes, with bounds: results/budget.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.budget $(ARGS)
 
-bench-model: $(TORCH)  ## time of models of many tensors, torch's top-k and PowerSGD: results/model.md, .png; ARGS=--quick
+bench-model: $(INSTALLED)  ## time of models of many tensors: results/model.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.model $(ARGS)
 
 bench-cold: $(INSTALLED)  ## time to the first gradient of a process, cold and warm: results/cold.md; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.cold $(ARGS)
 
-bench-papers: $(TORCH)  ## the papers' tables and figures beside ours: results/papers.md, *.png; 20 min, resumable; ARGS=--quick
+bench-papers: $(TORCH)  ## measure what results/papers.md shows: its data files; 20 min, resumable; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(MPI_ENV) $(BIN)/python -m benchmarks.papers $(ARGS)
 
 bench-collectives: $(INSTALLED)  ## times of collectives between hosts: results/collectives.md, .png; root; ARGS=--quick
@@ -155,9 +155,6 @@ bench-step: $(TORCH)  ## time of whole steps of DDP with the hook, torch's hooks
 bench-gpu: $(CUPY)  ## kernels, whole steps and training on a GPU: results/gpu.md, gpu.png, gpu_training.png; 4 minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gpu $(ARGS)
 
-gradients: $(TORCH)  ## train small models and save their gradients in benchmarks/gradients/data; minutes
-	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)
-
 docs: $(DOCS)  ## build the site into build/site: README, guides, format, results, API; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file docs/mkdocs.yml $(ARGS)
 
@@ -167,8 +164,8 @@ dist: $(DIST)  ## build the wheel and the sdist into dist/, and check both
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m check_wheel_contents dist/*.whl
 
-clean:  ## remove virtual environments, caches, fuzz-finds, and the output of `make demo` and `make gradients`
-	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds benchmarks/gradients/data
+clean:  ## remove virtual environments, caches, fuzz-finds, and the output of `make demo`
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): EXTRAS := mpi,test,bench

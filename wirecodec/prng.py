@@ -50,10 +50,3 @@ def draw32(stream: int, i: int) -> int:
     x = (x + (stream >> 32)) & _U32
     x = x * 0xD35A2D97 & _U32
     return x ^ (x >> 15)
-
-
-def draw16(stream: int, p: int) -> int:
-    """Draw the u16 of the p-th value of a chunk; two values share a u32, in an order for 16 lanes."""
-    block, row, lane = p // 512, p % 512 // 16, p % 16
-    word = draw32(stream, 256 * block + 16 * (row // 2) + lane)
-    return word & 0xFFFF if row % 2 else word >> 16

@@ -27,7 +27,7 @@ from benchmarks.budget.kept import Bounds
 from benchmarks.budget.measurement import Point, measure_families
 from benchmarks.budget.schemes import INDEX_CODECS, Family, budget_family, build_families, build_grid
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
-from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
+from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.timing import numba_threads
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _measure_part(options: argparse.Namespace) -> str:
     """Measure some gradients, or short ones, and return the page."""
-    folders = [TEST_GRADIENTS, TRAINED_GRADIENTS, *([options.data] if options.data else [])]
+    folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
     elements = QUICK_ELEMENTS if options.quick else ELEMENTS
     gradients = build_gradients(elements, list_gradient_files(*folders))
     gradients = {name: gradients[name] for name in choose_names(options.only, gradients)}
@@ -85,7 +85,7 @@ def _continue_run(stop: float) -> None:
     Args:
         stop: nothing is started after this time.
     """
-    gradients = build_gradients(ELEMENTS, list_gradient_files(TEST_GRADIENTS, TRAINED_GRADIENTS))
+    gradients = build_gradients(ELEMENTS, list_gradient_files(TEST_GRADIENTS))
     done = kept.load()[1]
     left = {name: make for name, make in gradients.items() if name not in done}
     families = _choose_families(quick=False)

@@ -35,7 +35,7 @@ from benchmarks.common.tables import read_rows, write_rows
 
 __all__ = ["main"]
 
-FIGURES = RESULTS / "collectives"
+POINTS = kept.FOLDER / "points.csv"
 NICE = -15
 """Priority of the ranks, if root runs them."""
 _MPICH = Path(".venv-mpich/bin/python")
@@ -45,12 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it."""
     options = _parse(arguments)
     if options.redraw:
-        ratios, points, times = (
-            read_rows(FIGURES / "ratios.csv", plot.Ratio),
-            read_rows(FIGURES / "points.csv", Point),
-            read_rows(FIGURES / "times.csv", plot.Time),
-        )
-        plot.draw(RESULTS, ratios, points, times)
+        plot.draw(RESULTS, kept.load(), read_rows(POINTS, Point))
         return
     skipped = []
     measurements: list[Measurement] = []
@@ -81,12 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(text)
     if options.keep:
         print(write_result("collectives", "Times of collectives between hosts", text))
-        ratios, times = plot.list_ratios(measurements), plot.list_times(measurements)
-        write_rows(FIGURES / "ratios.csv", ratios)
-        write_rows(FIGURES / "points.csv", points)
-        write_rows(FIGURES / "times.csv", times)
-        write_rows(FIGURES / kept.TABLE, kept.list_rows(measurements))
-        plot.draw(RESULTS, ratios, points, times)
+        rows = kept.list_rows(measurements)
+        write_rows(POINTS, points)
+        write_rows(kept.FOLDER / kept.TABLE, rows)
+        plot.draw(RESULTS, rows, points)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

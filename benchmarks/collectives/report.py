@@ -11,7 +11,7 @@ from benchmarks.collectives.simulation import ALPHA, BETA, CASE, METHODS, Point
 from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import format_targets
 
-__all__ = ["format_page"]
+__all__ = ["HOSTS", "SHOWN", "format_page"]
 
 SHOWN = (
     "native dense",

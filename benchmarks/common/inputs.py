@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["CHUNK", "DENSITIES", "TEST_GRADIENTS", "TRAINED_GRADIENTS", "list_gradient_files"]
+__all__ = ["CHUNK", "DENSITIES", "TEST_GRADIENTS", "list_gradient_files"]
 
 DENSITIES = (0.1, 0.01, 0.001)
 """Fractions of the elements that are kept."""
@@ -13,8 +13,6 @@ CHUNK = 2**24
 """Elements that the library encodes at a time."""
 
 TEST_GRADIENTS = Path(__file__).parents[2] / "tests" / "data"
-TRAINED_GRADIENTS = Path(__file__).parents[1] / "gradients" / "data"
-"""Output of ``make gradients``; the folder may be missing."""
 
 
 def list_gradient_files(*folders: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Ranks over torch.distributed and gloo: processes on this machine or on emulated hosts, and their record.
 
-A module that runs as ranks ends with ``run_torch_rank(measure) if is_rank() else main()``. Rank 0 prints a
-line of JSON per event, and the record at the end.
+A module that runs as ranks ends with ``run_torch_rank(measure)``. Rank 0 prints a line of JSON per event, and
+the record at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.common.processes import THREADS
 from benchmarks.common.store import ROOT
 
-__all__ = ["RANK_ENVIRONMENT", "is_rank", "report_event", "run_ranks", "run_torch_rank"]
+__all__ = ["RANK_ENVIRONMENT", "report_event", "run_ranks", "run_torch_rank"]
 
 RANK_ENVIRONMENT = dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(ROOT)}
 """Variables of each rank."""
@@ -95,11 +95,6 @@ def run_ranks(
             errors.seek(0)
             raise RuntimeError(f"a rank failed\n{errors.read()[-3000:]}")
     return record
-
-
-def is_rank() -> bool:
-    """Return whether ``run_ranks`` started this process."""
-    return "RANK" in os.environ
 
 
 def run_torch_rank(measure: Callable[[Any], Any]) -> None:

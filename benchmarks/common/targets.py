@@ -6,19 +6,17 @@ A measurement that is NaN, such as a ratio to an unknown bound, misses its targe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown
 
 __all__ = [
     "LabelledValues",
-    "SectionResult",
     "TargetResult",
     "check_at_least",
     "check_at_most",
     "format_targets",
-    "measure_sections",
 ]
 
 LabelledValues = Iterable[tuple[str, float]]
@@ -40,10 +38,6 @@ class TargetResult:
     worst: str = ""
     case: str = ""
     met: bool | None = None
-
-
-SectionResult = tuple[list[TargetResult], list[list[str]]]
-"""Results of targets, and table rows of (quantity, measurement)."""
 
 
 def check_at_most(
@@ -96,26 +90,3 @@ def format_targets(results: Sequence[TargetResult]) -> str:
         for result in results
     ]
     return format_markdown(["target", "worst measurement", "met", "missed at"], rows)
-
-
-def measure_sections(
-    title: str, sections: Mapping[str, Callable[[], SectionResult]], step: Callable[[str], None]
-) -> tuple[list[TargetResult], str]:
-    """Run measurements that have no place in the main tables.
-
-    Args:
-        title: heading of the section.
-        sections: the measurements by name.
-        step: called with the name of each measurement before it starts.
-
-    Returns:
-        The results of their targets, and a Markdown section with all measurements.
-    """
-    results: list[TargetResult] = []
-    rows: list[list[str]] = []
-    for name, measure in sections.items():
-        step(name)
-        section_results, section_rows = measure()
-        results += section_results
-        rows += section_rows
-    return results, f"## {title}\n\n" + format_markdown(["quantity", "measurement"], rows)

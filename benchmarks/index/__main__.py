@@ -12,7 +12,6 @@ measures nothing. Remove that folder to start over.
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,11 +19,11 @@ from contextlib import suppress
 
 import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
-from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
+from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
-from benchmarks.index import kept, peers, plot, report, supplement
+from benchmarks.index import kept, peers, plot, report
 from benchmarks.index.cases import SIZES, Case, generate_cases
 from benchmarks.index.coders import Coder, build_codecs
 from benchmarks.index.measurement import LARGE, Measurement, measure_coder
@@ -33,7 +32,6 @@ __all__ = ["main", "measure"]
 
 BUDGET, QUICK_BUDGET = 0.06, 0.015
 """Seconds per time."""
-EXTRA_STEPS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = create_parser(
         __doc__,
         __package__,
-        quick="skip 26M elements, zstd-19 and the output of `make gradients`",
+        quick="skip 26M elements and zstd-19",
         data=None,
         only="measure these coders and supports; names, or parts of names: rice; zstd; runs",
         minutes="start no support after them",
@@ -54,15 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.quick:
             coders = [coder for coder in coders if not coder.name.startswith("zstd-19")]
         sizes = SIZES[:2] if options.quick else SIZES
-        folders = [TEST_GRADIENTS, *([] if options.quick else [TRAINED_GRADIENTS])]
-        folders += [options.data] if options.data else []
+        folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
         cases = list(generate_cases(sizes, list_gradient_files(*folders)))
         names = choose_names(options.only, [*(c.name for c in coders), *(c.group for c in cases)])
         coders = [coder for coder in coders if coder.name in names] or coders
         cases = [case for case in cases if case.group in names] or cases
         if options.quick or options.data or options.only:
             budget = QUICK_BUDGET if options.quick else BUDGET
-            print(_measure_part(coders, cases, missing, budget, 0 if options.only else sizes[-1]))
+            print(_measure_part(coders, cases, missing, budget))
             print(PARTIAL_RUN)
             return
         _continue_run(coders, cases, missing, time.monotonic() + 60 * options.minutes)
@@ -71,33 +68,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit("the run is not complete: start it again")
     measurements = kept.load()
     text = report.format_page(measurements, rest)
-    with (kept.FOLDER / "quantities.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(report.list_quantities(rest.sections))
     print(text)
     print(write_result("index", "Size and speed of index codecs", text, rest.machine))
     plot.draw(RESULTS / "index.png", measurements)
 
 
 def _measure_part(
-    coders: Sequence[Coder],
-    cases: Sequence[Case],
-    missing: Sequence[str],
-    budget: float,
-    supplement_size: int,
+    coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], budget: float
 ) -> str:
     """Measure some coders and supports, and return the page."""
-    with show_steps(len(coders) * len(cases) + EXTRA_STEPS) as step:
+    with show_steps(len(coders) * len(cases)) as step:
         measurements = measure(coders, cases, budget, step)
-        rest = Rest(describe_machine(), missing, [], [])
-        if supplement_size:
-            rest = _measure_rest(supplement_size, missing, budget, step)
-    return report.format_page(measurements, rest, every=True)
+    return report.format_page(measurements, _describe_run(missing), every=True)
+
+
+def _describe_run(missing: Sequence[str]) -> Rest:
+    return Rest(describe_machine(), missing, [], [])
 
 
 def _continue_run(
     coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], stop: float
 ) -> None:
-    """Measure the supports and the parts that have no results, and keep each of them.
+    """Measure the supports that have no results, and keep each of them.
 
     Args:
         coders: codecs and peers.
@@ -107,18 +99,13 @@ def _continue_run(
     """
     done = {m.case_name for m in kept.load()}
     left = [case for case in cases if f"{case.group}, {case.column}" not in done]
-    with show_steps(len(coders) * len(left) + EXTRA_STEPS) as step:
+    with show_steps(len(coders) * len(left)) as step:
         for case in left:
             if time.monotonic() > stop:
                 return
             kept.save(measure(coders, [case], BUDGET, step))
-        if load_rest(kept.FOLDER) is None and time.monotonic() <= stop:
-            save_rest(_measure_rest(SIZES[-1], missing, BUDGET, step), kept.FOLDER)
-
-
-def _measure_rest(size: int, missing: Sequence[str], budget: float, step: Callable[[str], None]) -> Rest:
-    results, note = supplement.measure(size, step, budget=5 * budget)
-    return Rest(describe_machine(), missing, results, [note])
+    if load_rest(kept.FOLDER) is None:
+        save_rest(_describe_run(missing), kept.FOLDER)
 
 
 def measure(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -13,7 +12,7 @@ from benchmarks.common.targets import format_targets
 from benchmarks.index.measurement import Measurement
 from benchmarks.index.targets import check_targets
 
-__all__ = ["format_page", "list_quantities"]
+__all__ = ["format_page"]
 
 CAPTION = """Sizes are in bits per index. Speeds are encode / decode relative to `np.copyto` of the same
 uint32 indices in the same run: 0.20 means that the copy takes a fifth of the time. Third-party software is in
@@ -36,9 +35,6 @@ DATA = """The tables show the largest size of each support, at 1 %. [measurement
 also has 10 %, 0.1 % and all nonzero elements of a gradient, further gradients, smaller sizes, two threads,
 and the other speeds.
 """
-TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
-FILED = "[quantities.csv](index/quantities.csv) has times and false positives.\n"
-"""Line in place of the tables of the other measurements."""
 DENSITY = 0.01
 """Density of the supports that the answer and the tables have."""
 
@@ -48,25 +44,18 @@ def format_page(measurements: Sequence[Measurement], rest: Rest, *, every: bool 
 
     Args:
         measurements: in the order of their cases and coders.
-        rest: results and sections of the other measurements.
+        rest: packages that were missing.
         every: whether to show the tables of all supports instead of a selection.
     """
-    targets = [*check_targets(measurements), *rest.results]
-    parts = [_format_answer(measurements), PICTURE, "## Targets\n", format_targets(targets)]
+    targets = format_targets(check_targets(measurements))
+    parts = [_format_answer(measurements), PICTURE, "## Targets\n", targets]
     parts += ["## How to read the tables\n", CAPTION, "" if every else DATA]
     if rest.missing:
         parts.append(f"Skipped because the package is not installed: {', '.join(rest.missing)}.\n")
     found = measurements if every else _select(measurements)
     parts += _format_sizes(found, every)
     parts += _format_times(found, every)
-    parts += rest.sections if every else [TABLE.sub(FILED, section) for section in rest.sections]
     return "\n".join(part for part in parts if part)
-
-
-def list_quantities(sections: Sequence[str]) -> list[list[str]]:
-    """List the header and the rows of the sections' tables, for a data file."""
-    lines = [line for section in sections for line in section.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
 def _select(measurements: Sequence[Measurement]) -> list[Measurement]:

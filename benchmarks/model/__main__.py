@@ -2,12 +2,11 @@
 
 Measures ``encode_many``, ``decode_add``, ``decode_many`` and a Compressor's step, with one thread and two,
 on ResNet-50's shapes, a transformer's, and tiny tensors. The reference is the same call on one vector with
-the same values. Sums of several ranks' containers, one small tensor, one sparse tensor, top-k and PowerSGD in
-torch, a long run of one Compressor, and the first call of a process follow.
+the same values. Sums of several ranks' containers, one small tensor, and one sparse tensor follow.
 
     python -m benchmarks.model [--quick | --redraw]
 
-``--redraw`` draws the picture of the page from its kept figures, benchmarks/results/model/bars.csv.
+``--redraw`` draws the picture of the page from its kept figures, benchmarks/results/model/stages.csv.
 """
 
 from __future__ import annotations
@@ -18,86 +17,70 @@ from collections.abc import Callable, Sequence
 from benchmarks.common.command import PARTIAL_RUN, create_parser, show_steps
 from benchmarks.common.results import RESULTS, write_result
 from benchmarks.common.tables import read_rows, write_rows
-from benchmarks.model import peers, plot, report, stages, sums
+from benchmarks.model import plot, report, stages, sums
 from benchmarks.model.models import Model, build_resnet50, build_tiny, build_transformer
-from benchmarks.model.processes import measure_first_calls, measure_long_run
 
 __all__ = ["main", "measure"]
 
-FIGURES, PICTURE = RESULTS / "model" / "bars.csv", RESULTS / "model.png"
+FIGURES, PICTURE = RESULTS / "model" / "stages.csv", RESULTS / "model.png"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
-    quick = "smaller models, few runs and steps, no start without a cache"
+    quick = "smaller models, few runs"
     options = create_parser(__doc__, __package__, quick=quick, redraw=None).parse_args(arguments)
     if options.redraw:
-        plot.draw(PICTURE, read_rows(FIGURES, plot.Bar))
+        plot.draw(PICTURE, read_rows(FIGURES, report.StageRow))
         return
     load = os.getloadavg()[0]
     with show_steps() as step:
         if options.quick:
             models = [build_resnet50(), build_transformer(layers=32), build_tiny(1000)]
-            found = measure(models, (1, 4, 16), 300, step, budget=0.05, min_calls=3, schemes=True)
+            found = measure(models, (1, 4, 16), step, budget=0.05, min_calls=3)
         else:
             models = [build_resnet50(), build_transformer(), build_tiny()]
-            found = measure(
-                models, (1, 4, 16, 64), 10_000, step, budget=0.2, min_calls=7, cold=True, schemes=True
-            )
+            found = measure(models, (1, 4, 16, 64), step, budget=0.2, min_calls=7)
     command = f"python -m {__package__}{' --quick' if options.quick else ''}"
-    text = report.format_page(
-        found, command=command, versions=peers.describe_torch(), load=load, end=os.getloadavg()[0]
-    )
+    text = report.format_page(found, command=command, load=load, end=os.getloadavg()[0])
     print(text)
     if options.quick:
         print(PARTIAL_RUN)
         return
     print(write_result("model", "Time of whole models", text))
-    bars = plot.list_bars(found.stages)
-    write_rows(FIGURES, bars)
-    write_rows(FIGURES.with_name("stages.csv"), report.list_stages(found))
-    plot.draw(PICTURE, bars)
+    rows = report.list_stages(found)
+    write_rows(FIGURES, rows)
+    plot.draw(PICTURE, rows)
 
 
 def measure(
     models: Sequence[Model],
     counts: Sequence[int],
-    steps: int,
     step: Callable[[str], None],
     *,
     budget: float,
     min_calls: int,
-    cold: bool = False,
-    schemes: bool = False,
 ) -> report.Measurements:
     """Run all measurements.
 
     Args:
         models: the models; the containers of several ranks are of the first.
         counts: numbers of containers, ascending; the first is 1.
-        steps: of the long run; 0 for none.
         step: called with the name of each measurement before it starts.
         budget: approximate seconds per call.
         min_calls: runs of each call even if the budget is exceeded.
-        cold: True to measure the first calls of processes.
-        schemes: True to measure schemes without targets, on the first model.
     """
-    dense, times, others = [], [], []
+    dense, times = [], []
     for model in models:
         limits, calls = stages.measure_stages(model, step, budget=budget, min_calls=min_calls)
         dense.append(limits)
         times += calls
-        others += peers.measure_peers(model, step, budget=budget, min_calls=min(min_calls, 3))
     return report.Measurements(
         dense,
         times,
         sums.measure_sums(models[0], counts, step, budget=budget, min_calls=min_calls),
         sums.measure_small_calls(step, budget=budget, min_calls=min_calls),
         sums.measure_index_calls(step, budget=budget, min_calls=min_calls),
-        others,
-        measure_long_run(steps, step) if steps else None,
-        measure_first_calls(step) if cold else (),
-        stages.measure_schemes(models[0], step, budget=budget, min_calls=min_calls) if schemes else (),
+        stages.measure_schemes(models[0], step, budget=budget, min_calls=min_calls),
     )
 
 

@@ -1,4 +1,4 @@
-"""Shapes of whole models, and their gradients: ResNet-50, a transformer, tiny tensors, ResNet-20."""
+"""Shapes of whole models, and their gradients: ResNet-50, a transformer, tiny tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Model", "build_resnet20", "build_resnet50", "build_tiny", "build_transformer", "draw_gradient"]
+__all__ = ["Model", "build_resnet50", "build_tiny", "build_transformer", "draw_gradient"]
 
 Shape = tuple[int, ...]
 
@@ -45,17 +45,6 @@ def build_resnet50() -> Model:
             shapes += _convolve(inputs, 4 * planes, 1) if block == 0 else []
             inputs = 4 * planes
     return Model("ResNet-50", (*shapes, (1000, inputs), (1000,)))
-
-
-def build_resnet20() -> Model:
-    """Build the shapes of ResNet-20 for 10 classes: 59 tensors, 0.27 million elements."""
-    shapes: list[Shape] = [*_convolve(3, 16, 3)]
-    inputs = 16
-    for planes in (16, 32, 64):
-        for _ in range(3):
-            shapes += [*_convolve(inputs, planes, 3), *_convolve(planes, planes, 3)]
-            inputs = planes
-    return Model("ResNet-20", (*shapes, (10, inputs), (10,)))
 
 
 def build_transformer(layers: int = 128, width: int = 256, words: int = 32_000) -> Model:

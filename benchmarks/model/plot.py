@@ -3,54 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.palette import GREEN, LIMIT, OURS
 from benchmarks.common.pictures import open_picture
-from benchmarks.model.stages import RATES, STAGES, VALUES, StageTime, format_scheme
-from benchmarks.model.targets import find_limit
+from benchmarks.model.report import StageRow
+from benchmarks.model.stages import RATES, STAGES, VALUES, format_scheme
 
-__all__ = ["Bar", "draw", "list_bars"]
+__all__ = ["draw"]
 
-STYLES = dict(zip(product(RATES, VALUES), product("oD", (OURS, GREEN)), strict=True))
+SCHEMES = [format_scheme(rate, values) for rate, values in product(RATES, VALUES)]
+STYLES = dict(zip(SCHEMES, product("oD", (OURS, GREEN)), strict=True))
 """{scheme: (mark by rate, colour by values)}."""
 NEAR = 1.35
 """A number is above the target instead of on it if the target is at most so many times the point."""
 
 
-@dataclass(frozen=True)
-class Bar:
-    """Bar of the picture: a stage on one thread.
-
-    Attributes:
-        model, rate, values, stage: as of a StageTime.
-        ratio: processor time of the model, divided by that of the vector.
-        limit: target of the ratio, or None.
-    """
-
-    model: str
-    rate: float
-    values: str
-    stage: str
-    ratio: float
-    limit: float | None
-
-
-def list_bars(stages: Sequence[StageTime]) -> list[Bar]:
-    """List the bars of the picture."""
-    return [Bar(s.model, s.rate, s.values, s.stage, s.ratio, find_limit(s)) for s in stages if s.threads == 1]
-
-
-def draw(path: Path, bars: Sequence[Bar]) -> None:
+def draw(path: Path, rows: Sequence[StageRow]) -> None:
     """Draw one panel per model, with the times on one thread and the targets.
 
     Args:
         path: path of the PNG.
-        bars: of all panels.
+        rows: of all whole calls; those on one thread with the schemes of ``STYLES`` are drawn.
     """
+    bars = [row for row in rows if row.threads == 1 and row.scheme in STYLES]
     models = list(dict.fromkeys(bar.model for bar in bars))
     title = "How many times as long as on one flat vector do calls on a model's tensors take?"
     with open_picture(path, len(models), title=title, height=2.7) as axes:
@@ -60,19 +38,20 @@ def draw(path: Path, bars: Sequence[Bar]) -> None:
         axes[0, 0].figure.legend(handles, labels, loc="outside lower center", ncols=2)
 
 
-def _draw_model(axis: Any, model: str, bars: Sequence[Bar]) -> None:
+def _draw_model(axis: Any, model: str, bars: Sequence[StageRow]) -> None:
     width = 1 / (len(STYLES) + 0.6)
-    for i, ((rate, values), (mark, colour)) in enumerate(STYLES.items()):
-        found = [bar for bar in bars if (bar.rate, bar.values) == (rate, values)]
+    for i, (scheme, (mark, colour)) in enumerate(STYLES.items()):
+        found = [bar for bar in bars if bar.scheme == scheme]
         places = [STAGES.index(bar.stage) + (i - (len(STYLES) - 1) / 2) * width for bar in found]
         style = {"ms": 7, "mec": colour, "mfc": colour if mark == "o" else "none"}
-        axis.plot(places, [bar.ratio for bar in found], mark, label=format_scheme(rate, values), **style)
-        for place, bar in zip(places, found, strict=True):
+        ratios = [bar.ratio or 0.0 for bar in found]
+        axis.plot(places, ratios, mark, label=scheme, **style)
+        for place, bar, ratio in zip(places, found, ratios, strict=True):
             if bar.limit is not None:
                 axis.hlines(bar.limit, place - width / 2, place + width / 2, color=LIMIT, lw=2)
-            text = f"{bar.ratio:.1f}" if bar.ratio < 10 else f"{bar.ratio:.0f}"
-            near = bar.limit is not None and bar.ratio < bar.limit < NEAR * bar.ratio
-            top = bar.limit if near and bar.limit else bar.ratio
+            text = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
+            near = bar.limit is not None and ratio < bar.limit < NEAR * ratio
+            top = bar.limit if near and bar.limit else ratio
             offset = {"xytext": (0, 5), "textcoords": "offset points"}
             axis.annotate(text, (place, top), ha="center", va="bottom", **offset)
     axis.axhline(1, color="0.6", lw=0.8)

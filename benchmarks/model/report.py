@@ -1,4 +1,4 @@
-"""Result page of whole models: targets, stages, sums of containers, torch, long runs, first calls."""
+"""Result page of whole models: targets, stages, sums of containers, single tensors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import format_targets
 from benchmarks.common.timing import CallTime
-from benchmarks.model.peers import SMALLER, PeerTime
-from benchmarks.model.processes import FirstCall, LongRun
 from benchmarks.model.stages import DenseTime, SchemeTime, StageTime, format_scheme
 from benchmarks.model.sums import DIMENSION, INDICES, SMALL, IndexCall, SmallCall, SumTime
-from benchmarks.model.targets import check_targets, pair_threads
+from benchmarks.model.targets import check_targets, find_limit, pair_threads
 
-__all__ = ["Measurements", "format_page", "list_stages"]
+__all__ = ["Measurements", "StageRow", "format_page", "list_stages"]
 
 PICTURE = "![time relative to one flat vector](model.png)\n"
 CAPTION = """Times are the shortest of several runs, in ms. The calls of one model and scheme take turns. A
@@ -22,7 +20,7 @@ number in parentheses is processor time, which other programs affect less. Ratio
 speed-ups elapsed times. *Flat* is the same call on one vector with the same values.
 The load average was {load:.1f} at the start and {end:.1f} at the end.
 
-Command: `{command}`{versions}
+Command: `{command}`
 """
 MODEL_CAPTION = """Values are drawn from a Laplace distribution with a fixed seed. The transformer has layers
 of width 256. Tiny tensors have 100 to 1,000 elements; no target applies to them. Copy and add are those of
@@ -39,20 +37,9 @@ with one. If other programs use the second core, two threads take as long as one
 SUM_CAPTION = """`decode_add` runs once per container. The ratio is to the time of one flat container, times
 their number; the last column is the ratio to as many flat containers. Scheme: `{scheme}`.
 """
-PEER_CAPTION = """One thread. *Add* is the time to add one rank's data to a dense sum. Top-k in torch sends
-values and int64 indices per tensor, as GRACE does. PowerSGD is its arithmetic in torch, written for this
-benchmark. Tensors that it would not make {smaller} times
-smaller stay dense. No method includes error feedback here. Other methods than the library's are in italics.
-"""
-LONG_CAPTION = """One Compressor in one process, on ResNet-20's shapes (0.27 million elements), one thread.
-Each step compresses a gradient and adds the container to a sum. A window is 1/20 of the steps.
-"""
 INDEX_CAPTION = f"""The largest 1 % of {DIMENSION:,} elements, as a SparseTensor. A container stores it in two
 chunks. *Codecs* are the index codec and the value codec alone, on the whole tensor, without the container and
 its checksums.
-"""
-FIRST_CAPTION = """The first `encode_many` of ResNet-50's gradient in a new process, on one thread, without
-the import.
 """
 
 
@@ -66,9 +53,6 @@ class Measurements:
         sums: several containers.
         small: one small tensor.
         indexed: one sparse tensor.
-        peers: torch; empty without it.
-        long_run: None if not measured.
-        first_calls: empty if not measured.
         schemes: whole calls with schemes without targets.
     """
 
@@ -77,29 +61,24 @@ class Measurements:
     sums: Sequence[SumTime]
     small: Sequence[SmallCall]
     indexed: Sequence[IndexCall]
-    peers: Sequence[PeerTime]
-    long_run: LongRun | None = None
-    first_calls: Sequence[FirstCall] = ()
-    schemes: Sequence[SchemeTime] = ()
+    schemes: Sequence[SchemeTime]
 
 
-def format_page(found: Measurements, *, command: str, versions: str, load: float, end: float) -> str:
+def format_page(found: Measurements, *, command: str, load: float, end: float) -> str:
     """Format the result page as Markdown.
 
     Args:
         found: all measurements.
         command: the command line.
-        versions: of optional libraries, or "".
         load, end: load average at the start and at the end.
     """
-    versions = f"; {versions}" if versions else ""
     parts = [
         format_answer(found.stages),
         PICTURE,
         "## Targets\n",
         format_targets(check_targets(found.stages, found.sums, found.small, found.indexed)),
         "## Method\n",
-        CAPTION.format(load=load, end=end, command=command, versions=versions),
+        CAPTION.format(load=load, end=end, command=command),
         "## Models\n",
         MODEL_CAPTION,
         _format_models(found.dense),
@@ -117,12 +96,6 @@ def format_page(found: Measurements, *, command: str, versions: str, load: float
         f"## One tensor of {INDICES:,} indices\n",
         INDEX_CAPTION,
         _format_indexed(found.indexed),
-        "## Top-k and PowerSGD in torch\n",
-        *_format_peers(found.peers),
-        "## Long runs\n",
-        *_format_long_run(found.long_run),
-        "## First call\n",
-        *_format_first_calls(found.first_calls),
     ]
     return "\n".join(parts)
 
@@ -190,6 +163,7 @@ class StageRow:
         model, scheme, stage, threads: of the call.
         milliseconds, flat: of the model's tensors, and of one vector.
         ratio: of their processor times.
+        limit: target of the ratio, or None.
         speed_up, flat_speed_up: of two threads over one.
     """
 
@@ -200,6 +174,7 @@ class StageRow:
     milliseconds: float
     flat: float | None
     ratio: float | None
+    limit: float | None = None
     speed_up: float | None = None
     flat_speed_up: float | None = None
 
@@ -213,8 +188,8 @@ def list_stages(found: Measurements) -> list[StageRow]:
         gains: tuple[float, ...] = ()
         if one := single.get(id(s)):
             gains = (one.many.seconds / s.many.seconds, one.flat.seconds / s.flat.seconds)
-        scheme = format_scheme(s.rate, s.values)
-        rows.append(StageRow(s.model, scheme, s.stage, s.threads, *times, *gains))
+        scheme, limit = format_scheme(s.rate, s.values), find_limit(s) if s.threads == 1 else None
+        rows.append(StageRow(s.model, scheme, s.stage, s.threads, *times, limit, *gains))
     for other in found.schemes:
         ratio = other.many.processor / other.flat.processor
         times = (1e3 * other.many.seconds, 1e3 * other.flat.seconds, ratio)
@@ -276,57 +251,3 @@ def _format_indexed(indexed: Sequence[IndexCall]) -> str:
         for s in indexed
     ]
     return format_markdown(["scheme", "call", "call, ms", "codecs, ms", "call / codecs"], rows)
-
-
-def _format_peers(peers: Sequence[PeerTime]) -> list[str]:
-    if not peers:
-        return ["Not measured: torch is not installed.\n"]
-    rows = [
-        [
-            f"{p.model}: {f'*{p.method}*' if p.peer else _format_code(p.method)}",
-            f"{p.nbytes:,}",
-            *map(_format_time, (p.compress, p.add)),
-        ]
-        for p in peers
-    ]
-    table = format_markdown(["model and method", "bytes", "compress, ms", "add, ms"], rows)
-    return [PEER_CAPTION.format(smaller=SMALLER), table]
-
-
-def _format_long_run(run: LongRun | None) -> list[str]:
-    if run is None:
-        return ["Not measured.\n"]
-    rows = [
-        ["first window", f"{1e3 * run.first_step:.3f}", f"{run.first_memory / 2**20:.1f}"],
-        ["last window", f"{1e3 * run.last_step:.3f}", f"{run.last_memory / 2**20:.1f}"],
-        [
-            "last / first",
-            f"{run.last_step / run.first_step:.3f}",
-            f"{run.last_memory / run.first_memory:.3f}",
-        ],
-    ]
-    header = [f"{run.steps:,} steps", "step, ms of processor time (median)", "resident memory, MiB"]
-    return [LONG_CAPTION, format_markdown(header, rows)]
-
-
-def _format_first_calls(calls: Sequence[FirstCall]) -> list[str]:
-    if not calls:
-        return ["Not measured.\n"]
-    rows = [
-        [
-            c.cache,
-            f"{c.processor:.2f} s",
-            f"{c.seconds:.2f} s",
-            f"{c.kernels}",
-            f"{1e3 * c.second_call:.1f} ms",
-        ]
-        for c in calls
-    ]
-    header = [
-        "cache of kernels",
-        "processor time",
-        "elapsed",
-        "kernels compiled",
-        "second call, processor time",
-    ]
-    return [FIRST_CAPTION, format_markdown(header, rows)]

@@ -1,1 +1,1 @@
-"""Tables and figures of the five papers that are not about training: theirs and ours side by side."""
+"""Measurements of tables and figures of five papers, other than those about training."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,22 +15,16 @@ from benchmarks.papers.training import run_training
 from wirecodec.select.base import Selection
 
 __all__ = [
-    "BATCH",
-    "BATCHES",
-    "BINS",
-    "LARGEST",
-    "LEARNERS",
-    "LEARNER_BIN",
-    "SEEDS",
-    "SUPER_BATCH",
+    "DENSE_LAYERS",
+    "MIXED",
     "Dryden",
     "Layers",
     "Learners",
-    "Result",
     "Run",
     "Seide",
-    "collect",
     "list_parts",
+    "list_stress",
+    "name_run",
 ]
 
 Array = Any
@@ -157,56 +150,16 @@ class Learners:
     error: float
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Results of all figures.
-
-    Attributes:
-        steps: of each training.
-        baselines: {images per step: test error of dense training, mean over the seeds}.
-        runs: Figure 4, one per method and bin.
-        dense_layers: Figures 5 and 6.
-        mixed: Figure 1, with Dryden for the fully connected layers, and Seide for the convolutions, too.
-        batches: Figure 7a, the same for each batch, of AdaComp and Dryden.
-        learners: Figure 7b.
-    """
-
-    steps: int
-    baselines: dict[int, float]
-    runs: list[Run]
-    dense_layers: list[Run]
-    mixed: list[Run]
-    batches: list[Run]
-    learners: list[Learners]
-
-
 def list_parts(steps: int) -> list[Part]:
     """List trainings with each method and bin, with momentum 0.9, as in the paper.
 
     Args:
         steps: of each training.
     """
-    learners = [Part(_name_learners(n), train_learners, (n, steps // 2)) for n in reversed(LEARNERS)]
+    learners = [Part(f"AdaComp: {n} learners", train_learners, (n, steps // 2)) for n in reversed(LEARNERS)]
     dense = [Part(_name_dense(batch), train_dense, (batch, steps)) for batch in (BATCH, *BATCHES)]
-    keys = [*_list_stress(), *DENSE_LAYERS, *MIXED, *_list_batches()]
-    return learners + dense + [Part(_name(*key), train, (*key, steps)) for key in keys]
-
-
-def collect(found: Mapping[str, Any], steps: int) -> Result:
-    """Collect the results of all parts."""
-
-    def pick(keys: Iterable[Key]) -> list[Run]:
-        return [found[_name(*key)] for key in keys]
-
-    return Result(
-        steps,
-        {batch: found[_name_dense(batch)] for batch in (BATCH, *BATCHES)},
-        pick(_list_stress()),
-        pick(DENSE_LAYERS),
-        pick(MIXED),
-        pick(_list_batches()),
-        [found[_name_learners(n)] for n in LEARNERS],
-    )
+    keys = [*list_stress(), *DENSE_LAYERS, *MIXED, *_list_batches()]
+    return learners + dense + [Part(name_run(*key), train, (*key, steps)) for key in keys]
 
 
 Key = tuple[int, str, int, str]
@@ -218,7 +171,8 @@ MIXED: tuple[Key, ...] = ((BATCH, "Dryden", 333, "FC"), (BATCH, "Dryden and Seid
 """0.3 % of the elements of the fully connected layers."""
 
 
-def _list_stress() -> list[Key]:
+def list_stress() -> list[Key]:
+    """List batch, method, bin and layers of the trainings of Figure 4."""
     return [(BATCH, method, bin, "all") for bin in BINS for method in METHODS]
 
 
@@ -229,16 +183,13 @@ def _list_batches() -> list[Key]:
     ]
 
 
-def _name(batch: int, method: str, bin: int, scope: str) -> str:
+def name_run(batch: int, method: str, bin: int, scope: str) -> str:
+    """Return the name of the part that trains with a method."""
     return f"AdaComp: {method}, bins of {bin}, {scope} layers, {batch} images"
 
 
 def _name_dense(batch: int) -> str:
     return f"AdaComp: dense training, {batch} images"
-
-
-def _name_learners(learners: int) -> str:
-    return f"AdaComp: {learners} learners"
 
 
 def train_dense(batch: int, steps: int) -> float:

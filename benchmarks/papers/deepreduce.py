@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,11 @@ import wirecodec as wc
 from benchmarks.common.inputs import TEST_GRADIENTS
 from benchmarks.papers import embedding
 from benchmarks.papers.parts import Part
-from benchmarks.value.papers import Reproductions
 from wirecodec.index.bloom import filter_bytes, windows
 from wirecodec.index.bloom_p2 import max_positives, select_inserted
 from wirecodec.kernels.layout import BLOOM_PAD
 
-__all__ = ["PRINTED", "RATES", "Fit", "PolicyPoint", "Result", "collect", "list_parts"]
+__all__ = ["RATES", "Fit", "PolicyPoint", "list_parts", "name_rate"]
 
 Array = Any
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6)
@@ -65,37 +63,11 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Fits:
-    """Results without a false-positive rate, as in Result."""
+    """Results without a false-positive rate: curve fits of a network and of a convolution, naive policy."""
 
     fits: list[Fit]
     convolution: Fit
-    sorted_values: Array
-    fitted: Array
     naive: tuple[float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Results of all figures.
-
-    Attributes:
-        points: Figure 6.
-        fits: Figure 8, the largest elements of a network.
-        convolution: Figure 5, all values of one convolution's gradient.
-        sorted_values, fitted: the same values, and their fit with 8 pieces.
-        naive: fraction of the values that arrive at their own index, and the error.
-        sparse: Table 2.
-        reproductions: Figure 10.
-    """
-
-    points: list[PolicyPoint]
-    fits: list[Fit]
-    convolution: Fit
-    sorted_values: Array
-    fitted: Array
-    naive: tuple[float, float]
-    sparse: list[embedding.Run]
-    reproductions: Reproductions
 
 
 def list_parts(steps: int) -> list[Part]:
@@ -104,22 +76,15 @@ def list_parts(steps: int) -> list[Part]:
     Args:
         steps: of the trainings of Table 2.
     """
-    rates = [Part(_name_rate(rate), measure_policies, (rate,)) for rate in RATES]
+    rates = [Part(name_rate(rate), measure_policies, (rate,)) for rate in RATES]
     return [*embedding.list_parts(steps), *rates, Part(FITS, measure_fits)]
-
-
-def collect(found: Mapping[str, Any], reproductions: Reproductions) -> Result:
-    """Collect the results of all parts; ``reproductions``: of ``benchmarks.value.papers``."""
-    points = [point for rate in RATES for point in found[_name_rate(rate)]]
-    fits: _Fits = found[FITS]
-    figure_5 = fits.convolution, fits.sorted_values, fits.fitted
-    return Result(points, fits.fits, *figure_5, fits.naive, embedding.collect(found), reproductions)
 
 
 FITS = "DeepReduce: curve fits"
 
 
-def _name_rate(rate: float) -> str:
+def name_rate(rate: float) -> str:
+    """Return the name of the part with all policies at a rate."""
     return f"DeepReduce: policies at a rate of {rate:g}"
 
 
@@ -135,13 +100,12 @@ def measure_fits() -> _Fits:
     values = np.sort(x[indices])
     codecs = (PIECES, "polyfit", "polyfit(degree=1)", "polyfit(degree=0)", "dexpfit")
     layer = np.sort(_load_convolution())
-    fitted = wc.decode(wc.encode(layer, f"all | raw-index | {PIECES}")).values
     naive = wc.decode(wc.encode(x, f"topk({DENSITY}) | bloom(policy=naive) | raw"))
     target, error = _sparse(x, indices), naive.to_dense() - _sparse(x, indices)
     own = naive.values == x[np.asarray(naive.indices)]
     relative = float(np.linalg.norm(error) / np.linalg.norm(target))
     fits = [_fit(values, codec) for codec in codecs]
-    return _Fits(fits, _fit(layer, PIECES), layer, fitted, (float(np.mean(own)), relative))
+    return _Fits(fits, _fit(layer, PIECES), (float(np.mean(own)), relative))
 
 
 def _load_convolution() -> Array:

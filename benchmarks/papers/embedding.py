@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 import wirecodec as wc
 from benchmarks.papers.networks import NETWORKS, build_embedding
 from benchmarks.papers.parts import Part
-from benchmarks.value.papers import TABLE_2
+from benchmarks.papers.reproductions import TABLE_2
 
-__all__ = ["PAIRS", "Run", "collect", "list_parts"]
+__all__ = ["Run", "list_parts"]
 
 PAIRS = {128: 1.0, 5000: 0.3}
 """{pairs per step: part of the steps}; the larger batch leaves about as many zeros as the paper's NCF."""
@@ -45,19 +43,14 @@ class Run:
 def list_parts(steps: int) -> list[Part]:
     """List a training with each method and batch; ``steps``: with the small batch."""
     return [
-        Part(_name(pairs, method), measure, (pairs, method, max(1, int(steps * part))))
+        Part(
+            f"DeepReduce: Table 2, {method}, {pairs} pairs",
+            measure,
+            (pairs, method, max(1, int(steps * part))),
+        )
         for pairs, part in PAIRS.items()
         for method in TABLE_2
     ]
-
-
-def collect(found: Mapping[str, Any]) -> list[Run]:
-    """Collect the results of all parts."""
-    return [found[_name(pairs, method)] for pairs in PAIRS for method in TABLE_2]
-
-
-def _name(pairs: int, method: str) -> str:
-    return f"DeepReduce: Table 2, {method}, {pairs} pairs"
 
 
 def measure(pairs: int, method: str, steps: int) -> Run:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,20 +10,8 @@ import wirecodec as wc
 from benchmarks.common.inputs import TEST_GRADIENTS
 from benchmarks.papers.networks import NETWORKS, build_demo
 from benchmarks.papers.parts import Part
-from benchmarks.value.papers import Reproductions
 
-__all__ = [
-    "BANDWIDTHS",
-    "EXPONENT",
-    "FIXED",
-    "FORMATS",
-    "IEEE",
-    "RANKS",
-    "THROUGHPUTS",
-    "Result",
-    "collect",
-    "list_parts",
-]
+__all__ = ["FORMATS", "STATUS", "list_ieee_numbers", "list_parts"]
 
 Array = Any
 THETAS = (0.5, 0.7, 0.85, 0.9, 0.95, 0.97, 0.99, 0.999)
@@ -37,34 +23,7 @@ FORMATS = {
 """(codec, largest magnitude) of the distributions of Figures 7 and 9."""
 IEEE, EXPONENT, MANTISSA = "IEEE 754", 4, 3
 """Figure 7's other format: name, and bits of exponent and mantissa beside one of sign."""
-BANDWIDTHS = np.geomspace(1, 100, 60)
-"""Gbit/s."""
-THROUGHPUTS = (5, 12, 34, 100, 300)
-"""GB/s of selection or packing."""
-FIXED = {"conversion": 250e9, "transform": 1e9 / (0.069 - 2 / 250)}
-"""2/T_m + 1/T_f is 0.069 s/GB: from it follow the paper's 22 Gbit/s, and a ratio near its 2."""
 RANKS = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Results of all figures.
-
-    Attributes:
-        status: per θ, fraction of the bytes that are the bitmap's, its ratio, and that of Rice codes.
-        numbers: {format: representable numbers}.
-        saturated: errors of a range of ±1 and of a range per chunk, per scale of the gradient.
-        alphas: per step, α of Assumption 3.2 with θ = 0.85, for the mean of the ranks.
-        layers: Figure 5 with each tensor by itself, errors of FFT top-k and top-k.
-        reproductions: Figures 5 and 15.
-    """
-
-    status: list[tuple[float, float, float, float]]
-    numbers: dict[str, Array]
-    saturated: list[tuple[float, float, float]]
-    alphas: Array
-    layers: tuple[float, float]
-    reproductions: Reproductions
 
 
 def list_parts(steps: int) -> list[Part]:
@@ -76,13 +35,6 @@ def list_parts(steps: int) -> list[Part]:
         Part(ALPHAS, measure_alphas, (steps,)),
         Part(LAYERS, measure_layers),
     ]
-
-
-def collect(found: Mapping[str, Any], reproductions: Reproductions) -> Result:
-    """Collect the results of all parts; ``reproductions``: of ``benchmarks.value.papers``."""
-    return Result(
-        found[STATUS], found[NUMBERS], found[SATURATION], found[ALPHAS], found[LAYERS], reproductions
-    )
 
 
 STATUS, NUMBERS = "FFT: status vector", "FFT: representable numbers"

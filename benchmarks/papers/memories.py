@@ -13,7 +13,7 @@ import numpy as np
 import wirecodec as wc
 from benchmarks.papers.networks import build_demo
 
-__all__ = ["BATCH", "EDGES", "SETUPS", "STEPS", "TOP", "Run", "train"]
+__all__ = ["BATCH", "SETUPS", "STEPS", "TOP", "Run", "train"]
 
 Array = Any
 STEPS, FIRST, EVERY = 90, 2, 5
@@ -21,8 +21,6 @@ STEPS, FIRST, EVERY = 90, 2, 5
 BATCH = 32
 TOP = 0.02
 """Fraction of the elements whose areas Figures 2b and 2d compare."""
-EDGES = np.geomspace(1e-6, 1, 49)
-"""Of histograms of magnitudes, relative to the largest."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,6 @@ class Run:
         areas: sum of the magnitudes in the top 2 % of both rank 0 and the mean, over that of the mean's.
         hamming: d/k of rank 0 at the ratio of the training.
         top, contraction: γ₀, and the contraction of rank 0's selection.
-        histogram: (3, bins) elements of the mean at the end: all, rank 0's top 2 %, the true top 2 %.
         loss: of the last step, mean over the ranks.
     """
 
@@ -73,7 +70,6 @@ class Run:
     hamming: Array = field(repr=False)
     top: Array = field(repr=False)
     contraction: Array = field(repr=False)
-    histogram: Array = field(repr=False)
     loss: float
 
 
@@ -88,7 +84,7 @@ def train(name: str, steps: int) -> Run:
     parameters = networks[0].start
     memories = np.zeros((setup.ranks, parameters.size), np.float32)
     rows: list[Any] = []
-    histogram, losses = np.zeros((3, EDGES.size - 1)), [0.0]
+    losses = [0.0]
     for step in range(steps):
         pairs = [network.compute(parameters, step) for network in networks]
         losses = [loss for loss, _ in pairs]
@@ -99,17 +95,16 @@ def train(name: str, steps: int) -> Run:
             at = _pick(leader, setup.ratio)
             sent[rank, at] = out[at] + total[at]
         if step + 1 == FIRST or (step + 1) % EVERY == 0:
-            row, histogram = _measure(memories, totals, setup.ratio)
-            rows.append((step + 1, *row))
+            rows.append((step + 1, *_measure(memories, totals, setup.ratio)))
         memories = (1 - setup.beta) * memories + setup.beta * (totals - sent)
         parameters = parameters - np.float32(setup.rate) * sent.mean(0)
     at, distances, areas, hamming, top, contraction = np.array(rows).T
     loss = float(np.mean(losses))
-    return Run(name, at, distances, areas, hamming, top, contraction, histogram, loss)
+    return Run(name, at, distances, areas, hamming, top, contraction, loss)
 
 
-def _measure(memories: Array, totals: Array, ratio: float) -> tuple[tuple[float, ...], Array]:
-    """Measure the distance, the area, d/k, γ₀ and the contraction; return the histogram, too."""
+def _measure(memories: Array, totals: Array, ratio: float) -> tuple[float, ...]:
+    """Measure the distance, the area, d/k, γ₀ and the contraction."""
     one, two = memories[:2].astype(np.float64)
     distance = 1 - one @ two / max(np.linalg.norm(one) * np.linalg.norm(two), 1e-300)
     mean = totals.mean(0).astype(np.float64)
@@ -118,6 +113,5 @@ def _measure(memories: Array, totals: Array, ratio: float) -> tuple[tuple[float,
     area = size[np.intersect1d(local, true)].sum() / size[true].sum()
     own, best = _pick(totals[0], ratio), _pick(mean, ratio)
     kept = [1 - float(mean[at] @ mean[at]) / energy for at in (best, own)]
-    counts = [np.histogram(size[at] / size.max(), EDGES)[0] for at in (np.arange(size.size), local, true)]
     hamming = 1 - np.intersect1d(own, best).size / best.size
-    return (distance, area, hamming, *kept), np.array(counts)
+    return distance, area, hamming, *kept

@@ -42,12 +42,10 @@ class NetworkKind:
     """Network by name.
 
     Attributes:
-        about: description for the page.
         rate: learning rate.
         build: makes the Network.
     """
 
-    about: str
     rate: float
     build: Callable[[], Network]
 
@@ -165,24 +163,9 @@ def build_embedding(pairs: int = PAIRS) -> Network:
 
 
 NETWORKS = {
-    "demo": NetworkKind(
-        "the demo's convolutional network, 272,586 parameters, 32 digits per step", 0.05, build_demo
-    ),
-    "ResNet-20": NetworkKind(
-        f"ResNet-20, 269,722 parameters, {IMAGES} rendered digits of {SIDE}×{SIDE}×3 per step",
-        0.1,
-        build_resnet20,
-    ),
-    "LSTM": NetworkKind(
-        f"a character LSTM, 370,816 parameters, {ROWS} rows of {LENGTH} characters per step, gradient norm "
-        "at most 1",
-        4.0,
-        _build_lstm,
-    ),
-    "embedding": NetworkKind(
-        f"skip-gram embeddings, 320,000 parameters, {PAIRS} pairs per step; most of a gradient is zero",
-        10.0,
-        build_embedding,
-    ),
+    "demo": NetworkKind(0.05, build_demo),
+    "ResNet-20": NetworkKind(0.1, build_resnet20),
+    "LSTM": NetworkKind(4.0, _build_lstm),
+    "embedding": NetworkKind(10.0, build_embedding),
 }
 """The networks of SIDCo's Figure 9 by name."""

@@ -1,4 +1,4 @@
-"""Parts of the page's measurements: each runs in a process of its own, and its result is kept on disk.
+"""Parts of the measurements: each runs in a process of its own, and its result is kept on disk.
 
 A run that was interrupted goes on with the parts that are missing. Results belong to one state of the code:
 the folder's name is a digest of the library, of the measurements and of the numbers of steps. Modules
@@ -30,13 +30,12 @@ SOURCES = (
     "benchmarks/training/models.py",
     "benchmarks/training/batches.py",
     "benchmarks/training/tasks/*.py",
-    "benchmarks/value/papers.py",
     "collectives/**/*.py",
     "wirecodec/**/*.py",
 )
 PRESENTATION = (
     *("__main__.py", "command.py", "hosts.py", "mpi.py", "palette.py", "pictures.py", "ranks.py"),
-    *("results.py", "results_index.py", "tables.py"),
+    *("results.py", "tables.py"),
 )
 """Files of these folders that change no result."""
 

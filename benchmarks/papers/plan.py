@@ -1,19 +1,14 @@
-"""All measurements of the page, and their results."""
+"""All measurements of the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.papers import adacomp, deepreduce, fft, scalecom, sidco
 from benchmarks.papers.parts import Part
-from benchmarks.value.papers import Reproductions, reproduce
+from benchmarks.papers.reproductions import reproduce
 
-__all__ = ["QUICK", "Results", "Steps", "collect", "list_parts"]
-
-REPRODUCTIONS = "DeepReduce and FFT: gradients of tests/data"
+__all__ = ["QUICK", "Steps", "list_parts"]
 
 
 @dataclass(frozen=True)
@@ -34,17 +29,6 @@ class Steps:
 QUICK = Steps(40, 20, 10, 20, 20)
 
 
-@dataclass(frozen=True, eq=False)
-class Results:
-    """Results of the five papers."""
-
-    sidco: sidco.Result
-    deepreduce: deepreduce.Result
-    fft: fft.Result
-    scalecom: scalecom.Result
-    adacomp: adacomp.Result
-
-
 def list_parts(steps: Steps) -> list[Part]:
     """List all measurements; long ones come first."""
     return [
@@ -53,22 +37,5 @@ def list_parts(steps: Steps) -> list[Part]:
         *adacomp.list_parts(steps.adacomp),
         *deepreduce.list_parts(steps.deepreduce),
         *fft.list_parts(steps.fft),
-        Part(REPRODUCTIONS, reproduce_papers),
+        Part("DeepReduce and FFT: gradients of tests/data", reproduce),
     ]
-
-
-def reproduce_papers() -> Reproductions:
-    """Encode the gradients of tests/data with the schemes of two papers."""
-    return reproduce(list_gradient_files(TEST_GRADIENTS), lambda name: None)
-
-
-def collect(found: Mapping[str, Any], steps: Steps) -> Results:
-    """Collect the results of all parts."""
-    reproductions = found[REPRODUCTIONS]
-    return Results(
-        sidco.collect(found, steps.sidco),
-        deepreduce.collect(found, reproductions),
-        fft.collect(found, reproductions),
-        scalecom.collect(found, steps.scalecom),
-        adacomp.collect(found, steps.adacomp),
-    )

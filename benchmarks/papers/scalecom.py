@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import collectives as co
-from benchmarks.papers import balanced, comparators, memories
+from benchmarks.papers import memories
 from benchmarks.papers.parts import Part
 
-__all__ = [
-    "EFFICIENCY",
-    "METHODS",
-    "MINIBATCHES",
-    "RATIO",
-    "TERAFLOPS",
-    "WORKERS",
-    "Result",
-    "collect",
-    "compute_shares",
-    "list_parts",
-]
+__all__ = ["METHODS", "MINIBATCHES", "TERAFLOPS", "WORKERS", "compute_shares", "list_parts", "name_run"]
 
 Array = Any
 RATIO = 0.01
@@ -41,25 +28,6 @@ BANDWIDTH = 32e9
 """Bytes per second of the server and of a worker."""
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Results of all figures.
-
-    Attributes:
-        runs: Figures 2 and 3.
-        steps: of each training of Table 1.
-        comparisons: Table 1.
-        splits: Ok-Topk's balanced split.
-        sent: per number of ranks, bytes a rank sends by all-gather and by CLT-k.
-    """
-
-    runs: list[memories.Run]
-    steps: int
-    comparisons: list[comparators.Comparison]
-    splits: list[balanced.Point]
-    sent: list[tuple[int, int, int]]
-
-
 def list_parts(steps: int) -> list[Part]:
     """List trainings on simulated ranks, and counts of bytes.
 
@@ -67,28 +35,14 @@ def list_parts(steps: int) -> list[Part]:
         steps: of each training.
     """
     first = min(steps, memories.STEPS)
-    runs = [Part(_name(name), memories.train, (name, first)) for name in memories.SETUPS]
-    sent = [Part(_name_bytes(ranks), count_bytes, (ranks,)) for ranks in RANKS]
-    return [*runs, *sent, *comparators.list_parts(steps), *balanced.list_parts(steps)]
+    runs = [Part(name_run(name), memories.train, (name, first)) for name in memories.SETUPS]
+    sent = [Part(f"ScaleCom: bytes of {ranks} ranks", count_bytes, (ranks,)) for ranks in RANKS]
+    return [*runs, *sent]
 
 
-def collect(found: Mapping[str, Any], steps: int) -> Result:
-    """Collect the results of all parts."""
-    return Result(
-        [found[_name(name)] for name in memories.SETUPS],
-        steps,
-        comparators.collect(found),
-        balanced.collect(found),
-        [(ranks, *found[_name_bytes(ranks)]) for ranks in RANKS],
-    )
-
-
-def _name(run: str) -> str:
+def name_run(run: str) -> str:
+    """Return the name of the part that trains a set-up."""
     return f"ScaleCom: {run}"
-
-
-def _name_bytes(ranks: int) -> str:
-    return f"ScaleCom: bytes of {ranks} ranks"
 
 
 def count_bytes(ranks: int, d: int = 2_000_000) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ from benchmarks.papers.training import run_training
 from wirecodec.cli.gradient_stats import GradientStats, compute_stats
 from wirecodec.cli.sidco_stats import SIDCoStats, compute_sidco_stats
 
-__all__ = ["FIT_IMAGES", "Count", "Fitted", "Result", "build_selectors", "collect", "list_parts"]
+__all__ = ["Count", "Fitted", "build_selectors", "list_parts", "name_count"]
 
 Array = Any
 EARLY = 100
@@ -68,29 +67,6 @@ class Fitted:
     sidco: SIDCoStats
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Results of all figures.
-
-    Attributes:
-        steps: of each training.
-        counts: of each network, selector and density.
-        fits: early and late, without and with feedback.
-    """
-
-    steps: int
-    counts: list[Count]
-    fits: list[Fitted]
-
-    def of_network(self, network: str) -> dict[str, list[Count]]:
-        """Return {selector: its counts by density} of a network."""
-        found: dict[str, list[Count]] = {}
-        for count in self.counts:
-            if count.network == network:
-                found.setdefault(count.name, []).append(count)
-        return found
-
-
 def build_selectors(density: float) -> dict[str, wc.Selector]:
     """Build the selectors of Figures 1c, 3c and 9, and this library's two."""
     return {
@@ -113,7 +89,7 @@ def list_parts(steps: int) -> list[Part]:
     """
     fits = [Part(_name_fits(feedback), measure_fits, (feedback, steps)) for feedback in (False, True)]
     counts = [
-        Part(_name_count(network, density, name), measure_count, (network, name, density, steps))
+        Part(name_count(network, density, name), measure_count, (network, name, density, steps))
         for network in reversed(NETWORKS)  # the slow ones are not last
         for density in DENSITIES
         for name in build_selectors(density)
@@ -121,18 +97,8 @@ def list_parts(steps: int) -> list[Part]:
     return fits + counts
 
 
-def collect(found: Mapping[str, Any], steps: int) -> Result:
-    """Collect the results of all parts."""
-    counts = [
-        found[_name_count(network, density, name)]
-        for network in NETWORKS
-        for density in DENSITIES
-        for name in build_selectors(density)
-    ]
-    return Result(steps, counts, [*found[_name_fits(False)], *found[_name_fits(True)]])
-
-
-def _name_count(network: str, density: float, selector: str) -> str:
+def name_count(network: str, density: float, selector: str) -> str:
+    """Return the name of the part that trains with a selector."""
     return f"SIDCo: {network}, {selector} at {density:g}"
 
 

@@ -3,8 +3,9 @@
 Measures the rates of this machine on whole models, predicts the time of a step with the cost model of
 `wirecodec advise`, and checks it by real exchanges and training steps of 2, 4 and 8 ranks between emulated
 hosts. The check needs Linux, root, ip and tc. fp16 and PowerSGD are computed by torch if it is installed.
+`wirecodec advise` predicts other settings.
 
-    python -m benchmarks.scale [--quick] [--compute 0.3 [--overlap]] [--scheme "…"] [--every 15] …
+    python -m benchmarks.scale [--quick] [--no-check | --report]
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from benchmarks.common.mpi import find_mpi
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import write_rows
 from benchmarks.scale import plot, report
-from benchmarks.scale.arrivals import measure_arrivals
 from benchmarks.scale.check import CheckedTime, Series, compare, run_rates, run_systems
 from benchmarks.scale.kept import PATH, Kept, load, save
 from benchmarks.scale.library import describe_library, has_torch
@@ -30,7 +30,6 @@ from benchmarks.scale.prediction import Cell, Site, predict_cells
 from benchmarks.scale.rates import combine
 from benchmarks.scale.steps import STEPS
 from benchmarks.scale.systems import Options
-from collectives.advise.cost_model import Step
 
 __all__ = ["main"]
 
@@ -38,18 +37,20 @@ Cells = dict[str, list[Cell]]
 """{model: cells}."""
 CHECKED = "ResNet-50"
 LINKS = ("100 Mbit", "1 Gbit")
+LATENCY = 50e-6
+"""Seconds per message of the maps."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
     options = _parse(arguments)
-    systems = Options(options.scheme, options.ratio, options.rank, options.every)
+    systems = Options()
     kept = load() if options.report else _measure(options, systems)
-    maps, sites, text = _format(kept, options, systems)
+    maps, sites, text = _format(kept, systems)
     print(text)
     if options.output is not None:
         plot.draw(options.output, maps, sites, systems.every)
-    if _is_partial(options):
+    if options.quick or options.no_check:
         print(PARTIAL_RUN)
         return
     if not options.report:
@@ -93,19 +94,16 @@ def _measure(options: argparse.Namespace, systems: Options) -> Kept:
     )
 
 
-def _format(kept: Kept, options: argparse.Namespace, systems: Options) -> tuple[Cells, Cells, str]:
+def _format(kept: Kept, systems: Options) -> tuple[Cells, Cells, str]:
     """Predict the maps, without and with sites, and format the page."""
-    step = Step(options.compute, options.overlap)
-    of_map = {"latency": options.latency, "step": step}
-    maps = {name: predict_cells(found, **of_map) for name, found in kept.rates.items()}
-    sites = {name: predict_cells(found, site=Site(), **of_map) for name, found in kept.rates.items()}
+    maps = {name: predict_cells(found, latency=LATENCY) for name, found in kept.rates.items()}
+    sites = {name: predict_cells(found, site=Site(), latency=LATENCY) for name, found in kept.rates.items()}
     text = report.format_page(
         maps,
         sites,
         _check(kept),
-        measure_arrivals(),
         options=systems,
-        settings=report.describe_settings(step, options.latency),
+        latency=LATENCY,
         library=kept.library,
         cores=kept.cores,
         load=kept.load,
@@ -121,29 +119,8 @@ def _check(kept: Kept) -> list[CheckedTime]:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     quick, output = "fewer runs: 2 and 4 ranks at 1 Gbit/s", "draw the maps there, too"
     parser = create_parser(__doc__, __package__, quick=quick, report=None, output=output)
-    add, defaults = parser.add_argument, Options()
-    add("--no-check", action="store_true", help="predict only; needs neither root nor MPI")
-    add("--compute", type=float, default=0.0, help="seconds of forward and backward (default: 0)")
-    add("--overlap", action="store_true", help="exchange gradients during the computing")
-    add("--latency", type=float, default=50e-6, help="seconds per message (default: %(default)s)")
-    add("--scheme", default=defaults.scheme, help="of allgather, split and local updates")
-    add("--ratio", type=float, default=defaults.ratio, help="of CLT-k (default: %(default)s)")
-    add("--rank", type=int, default=defaults.rank, help="of PowerSGD (default: %(default)s)")
-    add("--every", type=int, default=defaults.every, help="steps of local updates (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    if options.every < 2:
-        parser.error(f"--every is {options.every}; it must be 2 or more")
-    if not options.compute >= 0 or not options.latency >= 0:
-        parser.error("--compute and --latency must be 0 or more")
-    return options
-
-
-def _is_partial(options: argparse.Namespace) -> bool:
-    """Return whether any option differs from a complete run."""
-    complete = vars(_parse([]))
-    return any(
-        value != complete[name] for name, value in vars(options).items() if name not in ("output", "report")
-    )
+    parser.add_argument("--no-check", action="store_true", help="predict only; needs neither root nor MPI")
+    return parser.parse_args(arguments)
 
 
 def _prefer_ranks() -> str:

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import TargetResult, check_at_most, format_targets
-from benchmarks.scale.arrivals import METHODS
 from benchmarks.scale.check import CheckedTime
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.plot import format_factor
 from benchmarks.scale.prediction import Cell, Site
 from benchmarks.scale.systems import LOCAL, Options
-from collectives.advise.cost_model import Step
 from wirecodec.cli.units import format_bandwidth, format_seconds
 
-__all__ = ["MAX_ERROR", "check_targets", "describe_settings", "format_page", "list_cells", "list_runs"]
+__all__ = ["MAX_ERROR", "check_targets", "format_page", "list_cells", "list_runs"]
 
 MAX_ERROR = 0.15
 """Largest relative error of a prediction."""
@@ -36,10 +34,6 @@ bandwidths are the rows. Ranks sum densely within a site, and exchange parts bet
 OURS = ("allgather", "split", "CLT-k", "Ok-Topk")
 FEWEST, SLOWEST, FASTEST = 16, 1e8, 1e10
 """Networks of the target: ranks, and bits per second."""
-ARRIVES = """Error of the mean that arrives in one step, in times of the error of its largest elements, for
-1 % of the elements and exact values. The gradients of simulated ranks have half of their variance in common.
-What does not arrive is sent later.
-"""
 LOCAL_NOTE = """Local updates change the training: workers take {every} steps of their own between two
 exchanges. The time is that of an exchange over {every} steps: times as fast as dense, and as the fastest
 other system.
@@ -59,14 +53,6 @@ that compute the gradients made no step shorter.
 SHOWN_RANKS = (4, 16, 64, 256, 1024)
 SHOWN_BANDWIDTHS = (1e7, 1e8, 1e9, 1e10, 1e11)
 """Columns and rows of the maps on the page: ranks, and bits per second."""
-
-
-def describe_settings(step: Step, latency: float) -> str:
-    """Describe the step and the latency in one line."""
-    if not step.compute:
-        return f"communication and compression alone, {format_seconds(latency)} per message"
-    how = "during which gradients are exchanged" if step.overlap else "before the exchange"
-    return f"{format_seconds(step.compute)} of computing {how}, {format_seconds(latency)} per message"
 
 
 def check_targets(
@@ -104,10 +90,9 @@ def format_page(
     maps: Mapping[str, Sequence[Cell]],
     sites: Mapping[str, Sequence[Cell]],
     checked: Sequence[CheckedTime],
-    arrivals: Mapping[int, Mapping[str, float]],
     *,
     options: Options,
-    settings: str,
+    latency: float,
     library: str,
     cores: int,
     load: str,
@@ -119,17 +104,17 @@ def format_page(
         maps: {model: cells}.
         sites: {model: cells} with sites.
         checked: of the check.
-        arrivals: {ranks: {method: error of a step}}.
         options: of the systems.
-        settings: from ``describe_settings``.
+        latency: seconds per message.
         library: that computes PowerSGD.
         cores: of this machine.
         load: of this machine, as text.
         skipped: why there is no check; empty if there is one.
     """
     about = (
-        f"A step: {settings}. allgather, split, Ok-Topk and local updates: `{options.scheme}` with error "
-        f"feedback. CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}. "
+        f"A step: communication and compression alone, {format_seconds(latency)} per message. "
+        f"allgather, split, Ok-Topk and local updates: `{options.scheme}` with error feedback. "
+        f"CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}. "
         f"{library} rounds to fp16 and computes PowerSGD; fp16 is summed by `collectives`, in float32.\n"
     )
     parts = [_answer(maps, checked)]
@@ -146,7 +131,6 @@ def format_page(
     parts += ["![local updates](scale_local.png)\n"]
     for model, cells in maps.items():
         parts += [f"### {model}\n", _format_local(cells)]
-    parts += ["## What arrives\n", ARRIVES, _format_arrivals(arrivals)]
     parts += ["## Real runs\n"]
     parts += (
         [f"Skipped: {skipped}.\n"]
@@ -236,12 +220,6 @@ def _answer(maps: Mapping[str, Sequence[Cell]], checked: Sequence[CheckedTime]) 
             f" rank per core, and in {counts[1]} runs of all. The others share cores."
         )
     return "\n".join(f"- {line}" for line in lines) + "\n"
-
-
-def _format_arrivals(arrivals: Mapping[int, Mapping[str, float]]) -> str:
-    header = ["method", *(f"{n} ranks" for n in arrivals)]
-    rows = [[name, *(f"{found[name]:.3f}" for found in arrivals.values())] for name in METHODS]
-    return format_markdown(header, rows)
 
 
 def _pivot(cells: Sequence[Cell], texts: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ try:
 except ImportError:  # the tables omit torch.topk
     torch = None
 
-__all__ = ["Contender", "build_contenders", "build_thresholds", "compute_target_count", "format_selector"]
+__all__ = ["Contender", "build_contenders", "format_selector"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def format_selector(selector: wc.Selector, density: float) -> str:
     return text.replace(f"({density:g}", "(δ", 1)
 
 
-def compute_target_count(density: float, size: int) -> int:
+def _compute_target_count(density: float, size: int) -> int:
     """Return k, the number of elements that top-k selects at a density."""
     return wc.selectors.TopK(density).count(size)
 
@@ -65,30 +65,17 @@ def build_contenders(density: float) -> list[Contender]:
         Contender("adacomp(50)", lambda x: wc.selectors.AdaComp(50).select(x, gradient=x)),
         Contender(
             "np.argpartition",
-            lambda x: _run_argpartition(x, compute_target_count(density, x.size)),
+            lambda x: _run_argpartition(x, _compute_target_count(density, x.size)),
             peer=True,
         ),
     ]
     if torch is not None:
         contenders.append(
             Contender(
-                "torch.topk", lambda x: _run_torch_topk(x, compute_target_count(density, x.size)), peer=True
+                "torch.topk", lambda x: _run_torch_topk(x, _compute_target_count(density, x.size)), peer=True
             )
         )
     return contenders
-
-
-def build_thresholds(density: float) -> dict[str, wc.Selector]:
-    """Build the selectors whose count may differ from k: the default, the paper's three and its baselines."""
-    return {
-        "sidco": wc.selectors.SIDCo(density),
-        "SIDCo-E": wc.selectors.SIDCo(density, mode="faithful"),
-        "SIDCo-GP": wc.selectors.SIDCo(density, "gamma-gp", mode="faithful"),
-        "SIDCo-P": wc.selectors.SIDCo(density, "gp", mode="faithful"),
-        "dgc": wc.selectors.DGC(density),
-        "redsync": wc.selectors.RedSync(density),
-        "gaussiank": wc.selectors.GaussianK(density),
-    }
 
 
 def _run_argpartition(x: Any, k: int) -> Any:

@@ -1,4 +1,4 @@
-"""Result page of selectors: targets, reads, speed-ups, accuracy of the count, slow inputs, whole schemes."""
+"""Result page of selectors: targets, reads, speed-ups, slow inputs, whole schemes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import TargetResult, format_targets
-from benchmarks.select.count_accuracy import CountAccuracy
 from benchmarks.select.slow_inputs import SlowInput
 from benchmarks.select.speeds import FUSED, TOPK, SchemeSpeed, Speed
 
@@ -17,17 +16,13 @@ __all__ = [
     "find_baseline",
     "format_answer",
     "format_page",
-    "list_accuracies",
     "list_slow_inputs",
     "list_speed_ups",
 ]
 
 PICTURES = """![speed-up over top-k](select.png)
 
-![selected elements relative to k](select_counts.png)
-
-Dots are means, lines reach from minimum to maximum. [papers.md](papers.md#sidco-abdelmoniem-et-al-2021)
-differs: there, each selector trains a network of its own, and its ranges are the central 90 % of 1,000 steps.
+[papers.md](papers.md#sidco-abdelmoniem-et-al-2021) has how close to k the selectors' counts are.
 """
 READS = """A read is one sum of magnitudes over the same array, compiled by Numba with fastmath. It is
 measured in turns with the selectors; all times are medians. δ is the density. The numbers in parentheses
@@ -42,13 +37,6 @@ Laplace values. [speeds.csv](select/speeds.csv) has all selectors; `adacomp(50)`
 """
 SHOWN = (TOPK, "sidco(δ)", "sidco(δ, mode=faithful)", "dgc(δ)", "redsync(δ)", "threshold")
 """Selectors of the tables of speed-ups."""
-COUNTS_HEADER = "## Accuracy of the count"
-ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
-iterations and, in parentheses, its minimum and maximum. Every selector receives the same gradients, those of
-a training run with dense gradients, from its first step. With feedback, each selector has its own residual.
-SIDCo-E, -GP and -P are `sidco(δ, mode=faithful)` with the paper's three distributions, starting with one
-stage. [accuracy.csv](select/accuracy.csv) also has the streams without feedback, and synthetic ones.
-"""
 SLOW_INPUTS = """Most reads of `topk` on one thread. An adversary who knows the code can mislead its first
 sample. The positions of the second sample depend on the clock. It is misled only in this test, which fixes
 the clock.
@@ -61,7 +49,6 @@ SCHEMES = """Reads of the dense array on one thread; `prepare` is a Compressor's
 def format_page(
     results: Sequence[TargetResult],
     speeds: Sequence[Speed],
-    accuracies: Sequence[CountAccuracy],
     inputs: Sequence[SlowInput],
     schemes: Sequence[SchemeSpeed],
 ) -> str:
@@ -72,7 +59,6 @@ def format_page(
             parts.append(_format_reads(array, [s for s in speeds if s.array == array]))
     parts += ["## Speed-up over top-k\n", SPEEDS.format(baseline=find_baseline(speeds))]
     parts += [_format_speed_ups([s for s in speeds if s.density == density]) for density in DENSITIES]
-    parts.append(format_counts(accuracies))
     densities = [f"{density:g}" for density in DENSITIES]
     parts += ["## Slow inputs\n", SLOW_INPUTS, format_markdown(["inputs", *densities], _list_slowest(inputs))]
     rows = [
@@ -81,30 +67,6 @@ def format_page(
     ]
     table = format_markdown(["reads", "encode", "decode_add", "prepare"], rows)
     return "\n".join([*parts, "## Whole schemes\n", SCHEMES, table])
-
-
-def format_counts(accuracies: Sequence[CountAccuracy]) -> str:
-    """Format the section about the accuracy of the count."""
-    parts = [f"{COUNTS_HEADER}\n", ACCURACY]
-    several = [a for a in accuracies if len(a.ratios) > 1]
-    several = [a for a in several if a.real and a.feedback] or several
-    for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in several):
-        parts.append(_format_accuracy([a for a in several if (a.stream, a.feedback) == (stream, feedback)]))
-    return "\n".join(parts)
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """k̂/k of a selector on a stream of gradients, as a row of a data file."""
-
-    stream: str
-    feedback: bool
-    iterations: int
-    selector: str
-    density: float
-    mean: float
-    least: float
-    most: float
 
 
 @dataclass(frozen=True)
@@ -138,15 +100,6 @@ class Slowness:
     reads: float
 
 
-def list_accuracies(accuracies: Sequence[CountAccuracy]) -> list[Accuracy]:
-    """List the counts on all streams, for a data file."""
-    found = []
-    for a in accuracies:
-        ends = (sum(a.ratios) / len(a.ratios), min(a.ratios), max(a.ratios))
-        found.append(Accuracy(a.stream, a.feedback, len(a.ratios), a.name, a.density, *ends))
-    return found
-
-
 def list_slow_inputs(inputs: Sequence[SlowInput]) -> list[Slowness]:
     """List the reads of all slow inputs, for a data file."""
     return [
@@ -164,23 +117,6 @@ def _list_slowest(inputs: Sequence[SlowInput]) -> list[list[str]]:
         found = [i.reads for i in inputs if i.misled_samples == misled]
         rows.append([f"{len(found)}: {name}", *(f"{max(reads):.2f}" for reads in zip(*found, strict=True))])
     return rows
-
-
-def replace_counts(
-    page: str, accuracies: Sequence[CountAccuracy], results: Sequence[TargetResult] = ()
-) -> str:
-    """Return the page with other counts.
-
-    Args:
-        page: as written before.
-        accuracies: of the section about the accuracy of the count.
-        results: of the targets for the counts, whose rows are replaced.
-    """
-    rows = {row.split(" | ")[0]: row for row in format_targets(results).splitlines()} if results else {}
-    page = "\n".join(rows.get(line.split(" | ")[0], line) for line in page.split("\n"))
-    before, _, rest = page.partition(f"{COUNTS_HEADER}\n")
-    _, mark, after = rest.partition("\n## ")
-    return f"{before}{format_counts(accuracies)}{mark}{after}"
 
 
 def format_answer(speeds: Sequence[Speed]) -> str:
@@ -255,19 +191,6 @@ def _format_table(
 def _format_name(s: Speed) -> str:
     name = f"*{s.name}*" if s.peer else f"`{s.name}`"
     return name if s.threads == 1 else f"{name}, {s.threads} threads"
-
-
-def _format_accuracy(accuracies: Sequence[CountAccuracy]) -> str:
-    first = accuracies[0]
-    count = len(first.ratios)
-    title = f"{first.stream}, {'with' if first.feedback else 'without'} feedback, {count} iterations"
-    rows: dict[str, list[str]] = {}
-    for a in accuracies:
-        mean, low, high = map(_format_number, (sum(a.ratios) / count, min(a.ratios), max(a.ratios)))
-        rows.setdefault(f"`{a.name}`", []).append(f"{mean} ({low}–{high})")
-    return format_markdown(
-        [title, *(f"{d:g}" for d in DENSITIES)], [[name, *cells] for name, cells in rows.items()]
-    )
 
 
 def _format_number(number: float) -> str:

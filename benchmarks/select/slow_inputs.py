@@ -108,8 +108,9 @@ def _generate_misleading(rng: np.random.Generator, n: int) -> Iterator[tuple[str
 def _compute_sample_positions(size: int, run: int, samples: int, seed: int) -> Any:
     """Return the positions of a sample."""
     positions = np.empty(samples, np.int64)
+    plan = sample.plan_strata(size // run, samples // run)
     for i in range(samples):
-        first = sample.choose_run(i // run, samples // run, size // run, np.uint64(seed)) * run
+        first = sample.find_run(i // run, plan, np.uint64(seed)) * run
         positions[i] = first + i % run
     return positions
 

@@ -2,14 +2,13 @@
 
 Three models train on 2 and 4 ranks over gloo: on loopback, on emulated links of 1 Gbit/s and 100 Mbit/s, and
 with a delay. The time of a step is compared with computing alone plus a floor for the exchange. Calls on few
-small tensors over MPI follow, and the stages of a Compressor's step with one thread and with two. Emulated
-links need Linux, root, ip and tc.
+small tensors over MPI follow. Emulated links need Linux, root, ip and tc.
 
     python -m benchmarks.step [--quick] [--only "MLP, 4 ranks"] [--fresh] [--report | --redraw] [--output …]
 
 The result of each job is kept in the folder .rows beside the code. So an interrupted run goes on from there,
 and a run after ``--only`` measures the rest. If the library changes, a run starts from nothing. ``--redraw``
-draws the picture of the page from its kept figures, benchmarks/results/step/bars.csv.
+draws the picture of the page from its kept figures, benchmarks/results/step/steps.csv.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from rich.progress import Progress
 
@@ -30,22 +28,20 @@ from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows as read_table
 from benchmarks.common.tables import write_rows
 from benchmarks.step import plot, report
-from benchmarks.step.kept import list_steps
+from benchmarks.step.kept import Step, list_steps
 from benchmarks.step.launch import needs_hosts, run_job, run_small_calls
 from benchmarks.step.plan import SMALL, Job, list_jobs
 from benchmarks.step.rows import read_rows
 from benchmarks.step.small import SmallCalls
 from benchmarks.step.store import FOLDER, Store
-from benchmarks.step.threads import THREADS, StageTime, measure_threads
 
 __all__ = ["main"]
 
 MISSING = """torch is missing. A CPU build is sufficient:
     pip install torch
 `make bench-step` installs it into the project's virtual environment."""
-QUICK_THREADS = {"rounds": 2, "elements": 2_000_000}
 TITLE = "Time of whole training steps"
-FIGURES, PICTURE = RESULTS / "step" / "bars.csv", RESULTS / "step.png"
+FIGURES, PICTURE = RESULTS / "step" / "steps.csv", RESULTS / "step.png"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -55,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = create_parser(__doc__, __package__, quick=quick, **usual)
     options = parser.parse_args(arguments)
     if options.redraw:
-        plot.draw(PICTURE, read_table(FIGURES, plot.Bar))
+        plot.draw(PICTURE, read_table(FIGURES, Step))
         return
     if importlib.util.find_spec("torch") is None:
         sys.exit(MISSING)
@@ -65,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if reason := find_missing_tools():
         skipped.append(f"emulated links: {reason}")
         jobs = [job for job in jobs if not needs_hosts(job)]
-    names = [SMALL, THREADS, *(job.name for job in jobs)]
+    names = [SMALL, *(job.name for job in jobs)]
     wanted = choose_names(options.only, names)
     if options.fresh:
         shutil.rmtree(FOLDER, ignore_errors=True)
@@ -82,7 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = report.format_page(
         rows,
         small,
-        [StageTime(**row) for row in store.get(THREADS, [])],
         command=f"python -m {__package__}{' --quick' if options.quick else ''}",
         versions=_describe_torch(),
         load=f"{load:.1f} and {os.getloadavg()[0]:.1f}",
@@ -92,17 +87,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.output is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         (options.output / "step.md").write_text(f"# {TITLE}\n\n{describe_machine()}\n\n{text}")
-        plot.draw(options.output / "step.png", plot.list_bars(rows))
+        plot.draw(options.output / "step.png", list_steps(rows))
     if missing and not options.quick:
         print(f"{len(missing)} of {len(names)} measurements are missing; the page needs all of them.")
     elif options.quick or reason:
         print(PARTIAL_RUN)
     else:
         print(write_result("step", TITLE, text))
-        write_rows(FIGURES, plot.list_bars(rows))
-        write_rows(FIGURES.with_name("steps.csv"), list_steps(rows))
+        write_rows(FIGURES, list_steps(rows))
         write_rows(FIGURES.with_name("stages.csv"), report.list_stages(rows))
-        plot.draw(PICTURE, plot.list_bars(rows))
+        plot.draw(PICTURE, list_steps(rows))
 
 
 def _run_missing(
@@ -117,10 +111,6 @@ def _run_missing(
     if SMALL in wanted and SMALL not in store:
         show(SMALL)
         store.save(SMALL, run_small_calls(quick=quick))
-        progress.advance(bar)
-    if THREADS in wanted and THREADS not in store:
-        show(THREADS)
-        store.save(THREADS, [asdict(row) for row in measure_threads(**(QUICK_THREADS if quick else {}))])
         progress.advance(bar)
     for job in (job for job in jobs if job.name in wanted and job.name not in store):
         show(job.name)

@@ -14,8 +14,6 @@ from benchmarks.step.small import ELEMENTS, FEW, MANY, NATIVE_BYTES, SmallCalls
 from benchmarks.step.stages import STAGES
 from benchmarks.step.systems import BUDGETED, ELEMENTS_PER_BYTE, TOPK
 from benchmarks.step.targets import check_targets
-from benchmarks.step.threads import ELEMENTS as DIVIDED_ELEMENTS
-from benchmarks.step.threads import MANY_THREADS, TENSORS, StageTime, format_threads
 
 __all__ = ["format_page", "list_stages"]
 
@@ -47,13 +45,6 @@ model alone, in float32 numbers per parameter. Two ranks on loopback.
 SMALL_TEXT = """Two MPI ranks, `allreduce` with a Compressor of `{scheme}` and `out`, tensors of {elements:,}
 float32. Microseconds per call: the median of the rounds, the lowest and the highest.
 """
-THREADS_TEXT = """A Compressor's step on the host, and the mean of two containers, with {elements:.0f}M
-float32 in {tensors} tensors: ms with one thread; with two; *parallel*, the fraction spent in work that
-threads divide; and computed from it, ms with {threads}. Times are the least of several rounds. The memory's
-bandwidth, which threads share, is left out.
-"""
-
-
 FEWEST, SHOWN_SYSTEMS = 2, ("topk", "budget(0.25), group")
 """Ranks of the tables of steps, and systems of the table of stages; data files have the others."""
 
@@ -82,7 +73,6 @@ def list_stages(rows: Sequence[Row]) -> list[Stage]:
 def format_page(
     rows: Sequence[Row],
     small: SmallCalls | None,
-    threads: Sequence[StageTime] = (),
     *,
     command: str,
     versions: str,
@@ -94,7 +84,6 @@ def format_page(
     Args:
         rows: of all jobs.
         small: times of small calls, if they were measured.
-        threads: stages with several threads, if they were measured.
         command: that made the page.
         versions: of torch.
         load: of the machine before and after.
@@ -122,9 +111,6 @@ def format_page(
     if small is not None:
         parts += ["## Small calls\n", SMALL_TEXT.format(scheme=TOPK.replace("|", "·"), elements=ELEMENTS)]
         parts.append(_format_small(small))
-    if threads:
-        text = THREADS_TEXT.format(elements=DIVIDED_ELEMENTS / 1e6, tensors=TENSORS, threads=MANY_THREADS)
-        parts += ["## Threads\n", text, format_threads(threads)]
     return "\n".join(parts)
 
 

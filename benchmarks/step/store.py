@@ -9,7 +9,7 @@ from benchmarks.common.store import ROOT, ResultStore
 __all__ = ["Store"]
 
 FOLDER = Path(__file__).parent / ".rows"
-MEASURING = ("delay", "launch", "models", "plan", "rank", "small", "stages", "systems", "threads")
+MEASURING = ("delay", "launch", "models", "plan", "rank", "small", "stages", "systems")
 """Modules that change results; the others only format them."""
 
 

@@ -1,1 +1,1 @@
-"""Training of small models with compressed gradients, and models for saved gradients; needs torch."""
+"""Training of small models with compressed gradients; needs torch."""

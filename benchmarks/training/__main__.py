@@ -6,7 +6,6 @@ settings on validation are reported on test. Results are kept in benchmarks/resu
 interrupted benchmark can go on.
 
     python -m benchmarks.training [--quick] [--task text-lstm] [--system "dense; budget"] [--minutes 480]
-    python -m benchmarks.training --verdicts [--list]
 
 Needs torch: ``pip install torch``.
 """
@@ -68,11 +67,6 @@ def _create_parser() -> ArgumentParser:
         help="of the results, and of the page and its pictures if it is not the default: %(default)s",
     )
     parser.add_argument(
-        "--verdicts",
-        action="store_true",
-        help="only the runs that quoted verdicts and papers' claims need, the most important first",
-    )
-    parser.add_argument(
         "--list", action="store_true", help="only list the runs that are missing and can start"
     )
     parser.add_argument("--report", action="store_true", help="only write the page from the results")
@@ -84,13 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _create_parser().parse_args(arguments)
     try:
         from benchmarks.training import report
-        from benchmarks.training.plan import Plan
+        from benchmarks.training.plan import NEAR, Plan
         from benchmarks.training.pool import describe_run, run_missing
-        from benchmarks.training.rows import SEEDS
         from benchmarks.training.stacked.run import run_stacks
         from benchmarks.training.systems.registry import SYSTEMS
         from benchmarks.training.tasks.registry import TASKS
-        from benchmarks.training.verdicts import NEAR, list_cells
     except ImportError as error:
         sys.exit(f"this benchmark trains models ({error}): pip install torch scikit-learn matplotlib")
     wanted = QUICK_SYSTEMS if options.quick and not options.system else options.system
@@ -98,21 +90,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tasks = [task for name, task in TASKS.items() if name in chosen_tasks]
     systems = [system for name, system in SYSTEMS.items() if name in chosen_systems]
     near = {key: SYSTEMS[other] for key, other in NEAR.items()}
-    seeds = max(SEEDS, options.seeds) if options.verdicts else options.seeds
-    plan = Plan(options.folder, options.dense_seeds, seeds, tries=options.tries, near=near)
+    plan = Plan(options.folder, options.dense_seeds, options.seeds, tries=options.tries, near=near)
     if options.quick:
         tasks = tasks if options.task else [TASKS["text-lstm"]]
         plan = Plan(Path(tempfile.mkdtemp(prefix="training-")), 1, 1, QUICK_STEPS, 1)
     cells = [(task, system) for task in tasks for system in systems]
-    if options.verdicts:
-        cells = [(TASKS[task], SYSTEMS[name]) for task, name in list_cells() if TASKS[task] in tasks]
-    by_cell = options.verdicts
     if options.list:
-        print("\n".join(map(describe_run, plan.list_missing(cells, by_cell=by_cell))))
+        print("\n".join(map(describe_run, plan.list_missing(cells))))
         return
     if not options.report:
         with create_progress(76) as progress:
-            limits = {"by_cell": by_cell, "jobs": options.jobs, "minutes": options.minutes}
+            limits = {"jobs": options.jobs, "minutes": options.minutes}
             if options.device:
                 stacks = {"device": options.device, "most": options.stack}
                 run_stacks(plan, cells, **stacks, **limits, progress=progress)

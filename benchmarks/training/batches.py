@@ -1,24 +1,17 @@
-"""Endless batches without downloads: transformed digits, and Python's standard library as text."""
+"""Endless batches without downloads: transformed digits."""
 
 from __future__ import annotations
 
-import re
-import sysconfig
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-__all__ = ["generate_digits", "generate_source_tokens"]
+__all__ = ["generate_digits"]
 
 Tensor = Any
 """Torch tensor."""
-
-TOKEN = re.compile(r"[A-Za-z_]+|\d|\n| +|[^\sA-Za-z_\d]")
-FILES = 400
 
 
 def generate_digits(
@@ -54,20 +47,3 @@ def generate_digits(
         background = (pattern + draw_between(0, 1, batch, 3, 1, 1)) / 4
         image = ink * draw_between(0.5, 1, batch, 3, 1, 1) + (1 - ink) * background
         yield 4 * image - 2 + noise * torch.randn(image.shape, generator=rng), labels[chosen]
-
-
-def generate_source_tokens(batch: int, length: int, vocabulary: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield tokens (batch, length) of the standard library by falling frequency, and the next tokens.
-
-    Tokens are words, digits, signs, line ends and spaces; 0 replaces tokens outside the vocabulary. Each row
-    continues the same row of the previous batch.
-    """
-    files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))[:FILES]
-    tokens = TOKEN.findall("\n".join(file.read_text("utf-8", errors="ignore") for file in files))
-    common = Counter(tokens).most_common(vocabulary - 1)
-    number = {token: i for i, (token, _) in enumerate(common, 1)}
-    ids = torch.tensor([number.get(token, 0) for token in tokens])
-    rows = ids[: len(ids) // batch * batch].view(batch, -1)
-    while True:
-        for start in range(0, rows.shape[1] - length, length):
-            yield rows[:, start : start + length], rows[:, start + 1 : start + length + 1]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.common.results import format_markdown
+from benchmarks.common.tables import read_rows
 from benchmarks.training.rows import CONFIDENCE, LEAST, SEEDS, Difference, Row, measure_difference
 from benchmarks.training.tasks.task import Task
 
@@ -49,80 +51,7 @@ class Answer:
     verdict: str
 
 
-def _list_choices() -> tuple[Choice, ...]:
-    text, images = "text-lstm", "images"
-    density = "more elements in fewer bits each?"
-    scope = "one vector of the whole model, or a choice per tensor?"
-    values = "fewer bits per value, under feedback?"
-    kept = "more bits for some layers?"
-    local = "several local steps per exchange?"
-    choices = [
-        Choice(density, text, "top-k 10 %, error 0.1", "top-k 1 % as published"),
-        Choice(density, text, "budget 0.64", "top-k 1 % as published"),
-        Choice(density, text, "budget 0.64", "top-k 10 %, error 0.1"),
-        Choice(density, images, "budget 0.64", "top-k 1 % as published"),
-        Choice(density, "text-transformer", "budget 0.64", "top-k 1 % as published"),
-        Choice(density, "recommendations", "budget 0.64", "top-k 1 % as published"),
-        Choice(scope, text, "budget 0.1", "budget 0.1, per tensor"),
-        Choice(scope, text, "top-k 10 %, error 0.1", "top-k 10 %, error 0.1, per tensor"),
-        Choice(values, text, "top-k 1 %, qsgd 4 bits", "top-k 1 %, float32"),
-        Choice(values, text, "top-k 1 %, sign and scale", "top-k 1 %, float32"),
-        Choice("feedback?", text, "budget 0.1", "budget 0.1, no feedback"),
-        Choice("decay of the feedback?", text, "budget 0.1, decay 0.95", "budget 0.1"),
-        Choice(kept, text, "budget 0.1, embeddings at 2 bits", "budget 0.1"),
-        Choice(kept, text, "budget 0.1, output layer at 2 bits", "budget 0.1"),
-    ]
-    choices += [
-        Choice("corrected momentum?", images, f"{system}, corrected momentum", system)
-        for system in ("budget 0.25", "budget 0.1", "budget 0.03", "top-k 0.1 %")
-    ]
-    choices += [
-        Choice(
-            "masking of corrected momentum?",
-            images,
-            "budget 0.1, corrected momentum",
-            "budget 0.1, no masking",
-        ),
-        Choice("a warm-up of the density?", images, "top-k 0.1 %, warm-up", "top-k 0.1 %"),
-    ]
-    choices += [
-        Choice(local, task, f"local updates every {every}, {bits} bits per step{inner}", f"budget {bits}")
-        for task, inner in (
-            (text, ""),
-            ("text-transformer", ", inner momentum 0.5"),
-            (images, ""),
-            ("recommendations", ""),
-        )
-        for every, bits in ((4, "0.25"), (8, "0.1"), (16, "0.03"))
-    ]
-    every_24 = "local updates every 24, 0.035 bits per step, inner momentum 0.5"
-    choices += [
-        Choice("a delay of 5 steps?", text, f"{every_24}, delay 5", every_24),
-        Choice("a delay of 5 steps, and alpha 0.5?", text, f"{every_24}, delay 5, alpha 0.5", every_24),
-    ]
-    choices += [
-        Choice(question, task, system, "top-k 1 %, float32")
-        for question, system, tasks in (
-            (
-                "Ok-Topk in place of gathering, as many elements?",
-                "Ok-Topk 1 %",
-                (
-                    *("images-8-workers-owners", "images-16-workers-owners"),
-                    *("text-lstm-8-workers", "text-lstm-16-workers"),
-                ),
-            ),
-            (
-                "Ok-Topk in place of gathering, as many bytes sent and received?",
-                "Ok-Topk 2 %",
-                ("images-8-workers-owners", "text-lstm-8-workers"),
-            ),
-        )
-        for task in tasks
-    ]
-    return tuple(choices)
-
-
-CHOICES = _list_choices()
+CHOICES = tuple(read_rows(Path(__file__).with_suffix(".csv"), Choice))
 
 ABOUT = f"""Two systems that differ in one respect, each at its best settings. *Difference*: how much worse
 the first is, with the {CONFIDENCE:.0%} interval of the two means (Welch). *Better* or *worse*: the interval

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["COUNTS", "FURTHER_RUNS", "METHOD", "NOTES", "PROVENANCE"]
+__all__ = ["CLAIMED", "CLAIMS", "FURTHER_RUNS", "METHOD", "NOTES", "PROVENANCE"]
 
-COUNTS = """The papers' claims about training ([those decided](#the-papers-claims-about-training)). Not tried:
+CLAIMS = """[training_claims.md](training_claims.md) judges five papers' claims by these runs. Not tried:
 other data sets and networks, more than 16 workers, times on GPUs.
 """
+CLAIMED = {
+    *("text-lstm", "text-transformer", "recommendations"),
+    *("images", "images-large", "images-adam", "images-2-workers", "images-8-workers", "images-16-workers"),
+}
+"""Tasks of the claims."""
 
 NOTES = {
     ("text-lstm", "SparseLoCo, but 2-bit QSGD"): (

@@ -1,7 +1,6 @@
-"""Two models as named parameters and a loss: a residual network for images, and a language model.
+"""Residual network of 20 layers, as named parameters and a loss (He et al. 2015, 4.2).
 
-The residual network has 20 layers, for images of 32×32 (He et al. 2015, 4.2), with shortcuts without
-parameters. The language model has an embedding, two LSTM layers and a linear layer.
+Shortcuts have no parameters.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from math import sqrt
 from typing import Any
 
 import torch
-from torch.nn import LSTM, Embedding, Linear, ModuleDict, functional
+from torch.nn import functional
 
-__all__ = ["Net", "build_language_model", "build_residual_network"]
+__all__ = ["Net", "build_residual_network"]
 
 Tensor = Any
 """Torch tensor."""
@@ -94,26 +93,3 @@ def _initialise(name: str, shape: tuple[int, ...]) -> Tensor:
         return torch.zeros(shape)
     inputs = shape[1] * 9 if len(shape) == 4 else shape[1]
     return torch.randn(shape) * sqrt(2 / inputs)
-
-
-def build_language_model(vocabulary: int = 4000, hidden: int = 400) -> Net:
-    """Build the language model, which predicts the next token: 5,770,400 parameters."""
-    parts = ModuleDict(
-        {
-            "embedding": Embedding(vocabulary, hidden),
-            "lstm": LSTM(hidden, hidden, 2, batch_first=True),
-            "out": Linear(hidden, vocabulary),
-        }
-    )
-    with torch.no_grad():
-        for name in ("embedding", "out"):
-            parts[name].weight.uniform_(-0.1, 0.1)
-
-    def logits(tokens: Tensor) -> Tensor:
-        states, _ = parts["lstm"](parts["embedding"](tokens))
-        return parts["out"](states)
-
-    def loss(tokens: Tensor, following: Tensor) -> Tensor:
-        return functional.cross_entropy(logits(tokens).flatten(0, 1), following.flatten())
-
-    return Net(dict(parts.named_parameters()), loss, logits)

@@ -10,7 +10,26 @@ from benchmarks.training.runs import Result, Run, find_result
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["Plan", "pick_best"]
+__all__ = ["NEAR", "Plan", "pick_best"]
+
+_BEFORE = {
+    "top-k 0.1 % as published": ("sidco",),
+    "FFT, 90 % left out": ("FFT, 85 % left out", "FFT, 90 % left out, then none"),
+    "CLT-k 1 %, beta 1": ("CLT-k by FLOPs", "CLT-k 47x"),
+    "local updates every 24, 0.035 bits per step, inner momentum 0.5": (
+        "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5",
+        "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5, alpha 0.5",
+    ),
+    "dense": (
+        *("qsgd-3-bits", "terngrad-noclip", "one worker alone"),
+        *("deepreduce-sparse", "skcompress", "deepreduce-qsgd-bf-p0"),
+    ),
+}
+_CONTROLS = ("images-2-workers", "images-8-workers", "images-16-workers", "images-large")
+NEAR = {("", name): other for other, names in _BEFORE.items() for name in names} | {
+    (task, "top-k 1 % as published"): "CLT-k 1 %, beta 1" for task in _CONTROLS
+}
+"""{(task or "" for all, system): another system}: only its best point and the rates next to it are tried."""
 
 
 def pick_best(results: Sequence[Result], *, higher_is_better: bool) -> Result | None:
@@ -74,18 +93,11 @@ class Plan:
         """Return the results of runs, or None for those that are missing."""
         return [find_result(run, self.folder) for run in runs]
 
-    def list_missing(self, cells: Sequence[tuple[Task, System]], *, by_cell: bool = False) -> list[Run]:
-        """Return the runs without result that can start now.
-
-        Args:
-            cells: tasks and systems.
-            by_cell: True for the order of the cells, False for all grids before the seeds.
-        """
+    def list_missing(self, cells: Sequence[tuple[Task, System]]) -> list[Run]:
+        """Return the runs without result of some tasks and systems that can start now, grids before seeds."""
         tuned = [self.tune(*cell) for cell in cells]
         repeated = [self.repeat(*cell) for cell in cells]
-        pairs = zip(tuned, repeated, strict=True)
-        groups = [runs for pair in pairs for runs in pair] if by_cell else [*tuned, *repeated]
-        runs = dict.fromkeys(run for group in groups for run in group)
+        runs = dict.fromkeys(run for group in (*tuned, *repeated) for run in group)
         return [run for run in runs if find_result(run, self.folder) is None]
 
     def _make(self, task: Task, system: System, place: int, seed: int) -> Run:

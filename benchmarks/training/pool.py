@@ -52,7 +52,6 @@ def run_missing(
     plan: Plan,
     cells: Sequence[tuple[Task, System]],
     *,
-    by_cell: bool,
     jobs: int,
     minutes: float,
     progress: Progress,
@@ -62,7 +61,6 @@ def run_missing(
     Args:
         plan: the runs and their folder.
         cells: tasks and systems that are wanted, in order.
-        by_cell: whether a cell's seeds come before the next cell, as for ``Plan.list_missing``.
         jobs: processes at a time.
         minutes: no run starts after them; those that have started are completed.
         progress: shows the number of runs, and the steps of each active run.
@@ -78,7 +76,7 @@ def run_missing(
             started: set[Run] = set()
             done = 0
             while True:
-                left = [run for run in plan.list_missing(cells, by_cell=by_cell) if run not in started]
+                left = [run for run in plan.list_missing(cells) if run not in started]
                 progress.update(bar, completed=done, total=done + len(active) + len(left))
                 for run in left[: jobs - len(active)] if time.monotonic() < end else ():
                     shown = progress.add_task(describe_run(run), total=run.steps)

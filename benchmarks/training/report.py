@@ -12,23 +12,21 @@ from pathlib import Path
 from benchmarks.common.results import format_markdown
 from benchmarks.common.tables import write_rows
 from benchmarks.training.choices import CHOICES, format_choices, list_answers
-from benchmarks.training.claims import CLAIMS
-from benchmarks.training.method import COUNTS, FURTHER_RUNS, METHOD, NOTES, PROVENANCE
+from benchmarks.training.method import CLAIMED, CLAIMS, FURTHER_RUNS, METHOD, NOTES, PROVENANCE
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import SEEDS, Row, collect_rows, compare
 from benchmarks.training.runs import load_results
 from benchmarks.training.systems.system import System
 from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Task
-from benchmarks.training.verdicts import format_claims, format_counts, judge_all, list_records
 
 __all__ = ["Details", "format_answer", "format_page", "format_tasks", "write_details"]
 
 HEADER = ["system", "bits", "test", "worse than dense", "± (seeds)"]
 DETAILS = "systems.csv"
 """Data file beside the results, with every figure of the systems."""
-ANSWERS, RECORDS = "choices.csv", "claims.csv"
-"""Data files of all choices, and of all claims of papers."""
+ANSWERS = "choices.csv"
+"""Data file of all choices."""
 FURTHER = "further.csv"
 """Data file of the runs that chose a system's settings."""
 OWN, OTHER = "budget 0.25", "PowerSGD, rank 4"
@@ -79,12 +77,13 @@ class Further:
     validation: str
 
 
-JUDGED = {claim.task for claim in CLAIMS} | {choice.task for choice in CHOICES}
-"""Tasks that the tables of choices or claims judge."""
+JUDGED = {choice.task for choice in CHOICES} | CLAIMED
+"""Tasks that choices or claims judge."""
 OTHER_GROUPS = ("papers", "ablation")
 """Groups whose figures on judged tasks only the data file has."""
 NOT_OURS = ("in use today", *OTHER_GROUPS)
-OTHER_TASKS = """The tables above judge these; [systems.csv](training/systems.csv) has their figures.
+OTHER_TASKS = """[Choices](#what-to-choose) and [claims](training_claims.md) need these;
+[systems.csv](training/systems.csv) has their figures.
 """
 GPU = "stacked on cuda"
 """What the versions of a run on a GPU end with."""
@@ -101,10 +100,9 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
         result.versions for task in tasks for result in load_results(plan.folder, task.name).values()
     )
     found = {task.name: collect_rows(plan, task, systems) for task in tasks}
-    judged = judge_all(found, tasks)
-    parts = [f"{format_answer(found, tasks)}{COUNTS}\n{format_counts(judged)}"]
+    parts = [f"{format_answer(found, tasks)}{CLAIMS}"]
     parts.append(f"`make bench-training`. {_format_versions(versions)}\n\n{PROVENANCE}\n{METHOD}")
-    parts += [format_targets(found, tasks), format_choices(list_answers(found, tasks)), format_claims(judged)]
+    parts += [format_targets(found, tasks), format_choices(list_answers(found, tasks))]
     others = [task for task in tasks if _is_in_details(task, found[task.name])]
     parts += [
         _format_task(plan, task, systems, found[task.name], whole=False)
@@ -181,13 +179,12 @@ def format_answer(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> 
 def write_details(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> Path:
     """Write every row with its settings and times to a data file; return its path.
 
-    Beside it are the files of all choices and all claims.
+    Beside it are the files of all choices and of further runs.
     """
     path = plan.folder / DETAILS
     found = {task.name: collect_rows(plan, task, systems) for task in tasks}
     write_rows(path, [one for task in tasks for one in _list_details(task, found[task.name])])
     write_rows(plan.folder / ANSWERS, list_answers(found, tasks))
-    write_rows(plan.folder / RECORDS, list_records(judge_all(found, tasks)))
     names = [task.name for task in tasks if task.name in FURTHER_RUNS]
     write_rows(
         plan.folder / FURTHER, [Further(name, *change) for name in names for change in FURTHER_RUNS[name][1]]

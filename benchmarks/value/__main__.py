@@ -3,7 +3,6 @@
 Measures every registered value codec in several configurations, and every installed peer, on the same
 vectors: the largest values of known distributions and of real gradients. Sizes are compared with the
 rate-distortion bound of each vector. Times are multiples of ``np.copyto`` of the same values in the same run.
-Tables and figures of two papers, reproduced with our data, follow.
 
     python -m benchmarks.value [--quick] [--data FOLDER] [--only "WORD; WORD"] [--minutes 8]
 
@@ -13,12 +12,10 @@ measures nothing. Remove that folder to start over.
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, show_steps
@@ -26,7 +23,7 @@ from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
-from benchmarks.value import kept, papers, papers_plot, papers_report, peers, plot, report, supplement
+from benchmarks.value import kept, peers, plot, report
 from benchmarks.value.cases import CACHE, ELEMENTS, Case, generate_cases, generate_time_cases
 from benchmarks.value.coders import Coder, build_codecs
 from benchmarks.value.kept import Curves
@@ -61,8 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             names = choose_names(options.only, [*(c.name for c in coders), *(c.group for c in cases)])
             coders = [coder for coder in coders if coder.name in names] or coders
             cases = [case for case in cases if case.group in names] or cases
-            budget, rest_elements = 0.01 if options.quick else 0.03, 0 if options.only else elements
-            print(_measure_part(coders, cases, missing, rest_elements, budget))
+            print(_measure_part(coders, cases, missing, 0.01 if options.quick else 0.03))
             print(PARTIAL_RUN)
             return
         _continue_run(coders, cases, missing, time.monotonic() + 60 * options.minutes)
@@ -71,33 +67,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit("the run is not complete: start it again")
     measurements, curves = kept.load()
     text = report.format_page(measurements, curves, rest)
-    for name, rows in report.list_tables(rest.sections).items():
-        with (kept.FOLDER / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
     print(text)
     print(write_result("value", "Size, error and speed of value codecs", text, rest.machine))
     plot.draw(RESULTS / "value.png", measurements, curves)
 
 
 def _measure_part(
-    coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], rest_elements: int, budget: float
+    coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], budget: float
 ) -> str:
-    """Measure some coders, or short vectors, and return the page; 0 rest elements leave out other parts."""
-    with show_steps(len(coders) * len(cases) + (_EXTRA_STEPS if rest_elements else 0)) as step:
+    """Measure some coders, or short vectors, and return the page."""
+    with show_steps(len(coders) * len(cases)) as step:
         measurements, curves = measure(coders, cases, step, budget)
-        extra = Rest(describe_machine(), missing, [], [])
-        if rest_elements:
-            extra = _measure_rest(rest_elements, missing, step)
-    return report.format_page(measurements, curves, extra, every=True)
+    return report.format_page(measurements, curves, _describe_run(missing), every=True)
 
 
-_EXTRA_STEPS = 3 + len(papers.PARTS)
+def _describe_run(missing: Sequence[str]) -> Rest:
+    return Rest(describe_machine(), missing, [], [])
 
 
 def _continue_run(
     coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], stop: float
 ) -> None:
-    """Measure the vectors and the parts that have no results, and keep each of them.
+    """Measure the vectors that have no results, and keep each of them.
 
     Args:
         coders: codecs and peers.
@@ -108,26 +99,15 @@ def _continue_run(
     found, _ = kept.load()
     done = {(m.group, m.column) for m in found}
     left = [case for case in cases if (case.group, case.column) not in done]
-    with show_steps(len(coders) * len(left) + _EXTRA_STEPS) as step:
+    with show_steps(len(coders) * len(left)) as step:
         for case in left:
             if time.monotonic() > stop:
                 return
             measurements, curves = measure(coders, [case], step, 0.03, found)
             kept.save(measurements, curves, kept.FOLDER)
             found += measurements
-        if load_rest(kept.FOLDER) is None and time.monotonic() <= stop:
-            save_rest(_measure_rest(ELEMENTS, missing, step, RESULTS), kept.FOLDER)
-
-
-def _measure_rest(
-    elements: int, missing: Sequence[str], step: Callable[[str], None], pictures: Path | None = None
-) -> Rest:
-    """Measure the parts outside the tables, and draw the papers' figures if there is a folder for them."""
-    results, note = supplement.measure(elements, step)
-    reproductions = papers.reproduce(list_gradient_files(TEST_GRADIENTS), step)
-    if pictures is not None:
-        papers_plot.draw(pictures, reproductions)
-    return Rest(describe_machine(), missing, results, [note, *papers_report.format_sections(reproductions)])
+    if load_rest(kept.FOLDER) is None:
+        save_rest(_describe_run(missing), kept.FOLDER)
 
 
 def measure(

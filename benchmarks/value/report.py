@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -15,7 +14,7 @@ from benchmarks.value.kept import Curves
 from benchmarks.value.measurement import SEEDS, Measurement
 from benchmarks.value.targets import check_targets, compare_with_peers
 
-__all__ = ["format_page", "list_tables"]
+__all__ = ["format_page"]
 
 PICTURE = "![bits per value above the bound](value.png)\n"
 CAPTION = """Sizes are in bits per value, with all that a receiver needs except the number of values:
@@ -66,15 +65,6 @@ LEFT_OUT = frozenset(
     }
 )
 """Settings whose figures only the data file has."""
-FILED = {
-    "Packing, curve fits": "packing",
-    "DeepReduce's Table 2: an inherently sparse model": "deepreduce_2",
-    "DeepReduce's Figure 10: indices, values, times": "deepreduce_10",
-    "The FFT paper's Figure 5: top-k with and without a transform": "fft_5",
-    "The FFT paper's Figure 15: distribution of decoded gradients": "fft_15",
-}
-"""Sections whose tables are data files: {title: name}."""
-TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 SHOWN_ERRORS = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)
 """Errors in the table of bounds."""
 
@@ -87,14 +77,14 @@ def format_page(
     Args:
         measurements: in the order of their cases and coders.
         curves: the bound of each (group, column).
-        rest: results and sections of the other measurements.
+        rest: packages that were missing.
         every: whether to show the tables of all vectors instead of a selection.
     """
     parts = [
         _format_answer(measurements),
         PICTURE,
         "## Targets\n",
-        format_targets([*check_targets(measurements), *rest.results]),
+        format_targets(check_targets(measurements)),
         "## How to read the tables\n",
         CAPTION,
         DATA,
@@ -111,31 +101,7 @@ def format_page(
         curves if every else {(group, TOP): curves[group, TOP] for group in SHOWN if (group, TOP) in curves}
     )
     parts += ["## Rate-distortion bound\n", BOUND, _format_bounds(shown)]
-    parts += rest.sections if every else [_file_table(section) for section in rest.sections]
     return "\n".join(part for part in parts if part)
-
-
-def _title(section: str) -> str:
-    return section.partition("\n")[0].removeprefix("## ")
-
-
-def _file_table(section: str) -> str:
-    """Return a section with the link to a data file in place of its table, if it has one."""
-    name = FILED.get(_title(section))
-    return TABLE.sub(f"[{name}.csv](value/{name}.csv) has the figures.\n", section) if name else section
-
-
-def list_tables(sections: Sequence[str]) -> dict[str, list[list[str]]]:
-    """List the rows of the tables that data files have: {name: header and rows}."""
-    found = {}
-    for section in sections:
-        name, table = FILED.get(_title(section)), TABLE.search(section)
-        if name and table:
-            header, _, *lines = table[0].splitlines()
-            found[name] = [
-                [cell.strip(" `") for cell in line.strip("|").split(" | ")] for line in (header, *lines)
-            ]
-    return found
 
 
 def _format_answer(measurements: Sequence[Measurement]) -> str:

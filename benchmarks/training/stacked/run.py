@@ -30,7 +30,6 @@ def run_stacks(
     *,
     device: str,
     most: int,
-    by_cell: bool,
     jobs: int,
     minutes: float,
     progress: Progress,
@@ -38,7 +37,7 @@ def run_stacks(
     """Run all that is missing of text-long with dense gradients or local updates.
 
     Args:
-        plan, by_cell: as for ``run_missing``.
+        plan: as for ``run_missing``.
         cells: tasks and systems that are wanted; others than these are left out.
         device: of the models.
         most: runs of a stack.
@@ -59,7 +58,7 @@ def run_stacks(
         coders = Coders(jobs)
         try:
             while time.monotonic() < stop:
-                runs = _choose(plan.list_missing(cells, by_cell=by_cell), most)
+                runs = _choose(plan.list_missing(cells), most)
                 if not runs:
                     break
                 shown = progress.add_task(f"{len(runs)} runs of {runs[0].task}", total=runs[0].steps)

@@ -13,20 +13,17 @@ import pytest
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 
 from benchmarks.collectives import kept
-from benchmarks.collectives import plot as collectives
-from benchmarks.collectives.simulation import CASE, Point
+from benchmarks.collectives.simulation import Point
 from benchmarks.common.results import RESULTS
 from benchmarks.common.tables import read_rows, write_rows
-from benchmarks.model import plot as model
 from benchmarks.model.report import StageRow
-from benchmarks.select import plot as select
 from benchmarks.select.report import Gain
-from benchmarks.step import plot as step
+from benchmarks.step.kept import Step
 
 PICTURES = {
     "step": ["step.png"],
     "model": ["model.png"],
-    "select": ["select.png", "select_counts.png"],
+    "select": ["select.png"],
     "collectives": ["collectives.png", "collectives_ranks.png"],
 }
 
@@ -52,59 +49,46 @@ def number(cell: str) -> float:
 
 
 def list_step() -> Iterator[tuple[str, float]]:
-    for bar in read_rows(RESULTS / "step/bars.csv", step.Bar):
-        heading = f"### {bar.model}, 2 ranks"
-        place = find_row("step", heading, "system").index(bar.link)
-        yield find_row("step", heading, bar.system)[place], 1e3 * bar.seconds
+    for one in read_rows(RESULTS / "step/steps.csv", Step):
+        heading = f"### {one.model}, {one.ranks} ranks"
+        if one.ranks == 2:
+            place = find_row("step", heading, "system").index(one.link)
+            yield find_row("step", heading, one.system)[place], one.milliseconds
 
 
 def list_model() -> Iterator[tuple[str, float]]:
-    listed = {
-        (row.model, row.scheme, row.stage): row.ratio
-        for row in read_rows(RESULTS / "model/stages.csv", StageRow)
-        if row.threads == 1
-    }
-    for bar in read_rows(RESULTS / "model/bars.csv", model.Bar):
-        scheme = f"`topk({bar.rate:g}) · rice · {bar.values}`"
-        yield str(listed[bar.model, scheme.strip("`").replace("·", "|"), bar.stage]), bar.ratio
-        place = find_row("model", "one thread\n", "model, scheme").index(bar.stage)
-        if cells := search_row("model", "one thread\n", f"{bar.model}, {scheme}"):
-            yield cells[place].rpartition("; ")[2], bar.ratio
+    for row in read_rows(RESULTS / "model/stages.csv", StageRow):
+        if row.threads == 1 and row.ratio:
+            place = find_row("model", "one thread\n", "model, scheme").index(row.stage)
+            scheme = f"`{row.scheme}`".replace("|", "·")
+            if cells := search_row("model", "one thread\n", f"{row.model}, {scheme}"):
+                yield cells[place].rpartition("; ")[2], row.ratio
 
 
 def list_select() -> Iterator[tuple[str, float]]:
-    columns = [0.1, 0.01, 0.001]
-    listed = {
-        (row.array, row.density, row.selector): row.over_baseline
-        for row in read_rows(RESULTS / "select/speeds.csv", Gain)
-    }
-    for gain in read_rows(RESULTS / "select/gains.csv", select.Gain):
-        yield str(listed[f"{gain.elements:,}", gain.density, gain.name]), gain.speed_up
-        if cells := search_row("select", f"| δ = {gain.density:g} |", f"`{gain.name}`"):
-            yield cells[[260_000, 2_600_000, 26_000_000].index(gain.elements)], gain.speed_up
-    for count in read_rows(RESULTS / "select/counts.csv", select.Count):
-        cells = find_row("select", f"| {count.stream}, with feedback", f"`{count.name}`")
-        yield cells[columns.index(count.density)], count.mean
+    arrays = ["260,000", "2,600,000", "26,000,000"]
+    for gain in read_rows(RESULTS / "select/speeds.csv", Gain):
+        cells = search_row("select", f"| δ = {gain.density:g} |", f"`{gain.selector}`")
+        if cells and gain.array in arrays:
+            yield cells[arrays.index(gain.array)], gain.over_baseline
 
 
 def list_collectives() -> Iterator[tuple[str, float]]:
-    for one in read_rows(RESULTS / "collectives/ratios.csv", collectives.Ratio):
-        section = "### Open MPI, 1 Gbit, n = 4"
-        place = find_row("collectives", section, "ms").index(one.case.split(", ", 2)[2])
-        cell = find_row("collectives", section, one.name)[place]
-        yield cell.partition("(")[2].rstrip(")"), one.ratio
+    for row in kept.load():
+        place = (row.mpi, row.rate, row.ranks, row.kind)
+        if place == ("Open MPI", "1 Gbit", 4, "exchange") and row.ratio:
+            section = "### Open MPI, 1 Gbit, n = 4"
+            columns, cells = (
+                find_row("collectives", section, "ms"),
+                search_row("collectives", section, row.name),
+            )
+            if cells and row.case in columns:
+                yield cells[columns.index(row.case)].partition("(")[2].rstrip(")"), row.ratio
     ranks = [2, 4, 8, 16, 32, 64, 128]
     for point in read_rows(RESULTS / "collectives/points.csv", Point):
-        place = ranks.index(point.ranks)
-        yield find_row("collectives", "| ranks |", f"{point.method}, bytes")[place], point.nbytes
-        yield find_row("collectives", "| ranks |", f"{point.method}, ms")[place], 1e3 * point.seconds
-    calls = {
-        (row.ranks, row.name): row.milliseconds
-        for row in kept.load()
-        if (row.kind, row.rate, row.case) == ("exchange", "1 Gbit", CASE.name)
-    }
-    for time in read_rows(RESULTS / "collectives/times.csv", collectives.Time):
-        yield str(calls[time.ranks, time.method]), 1e3 * time.seconds
+        index = ranks.index(point.ranks)
+        yield find_row("collectives", "| ranks |", f"{point.method}, bytes")[index], point.nbytes
+        yield find_row("collectives", "| ranks |", f"{point.method}, ms")[index], 1e3 * point.seconds
 
 
 @pytest.mark.parametrize("figures", [list_step, list_model, list_select, list_collectives], ids=[*PICTURES])
@@ -131,5 +115,5 @@ def test_pictures_are_drawn_without_a_measurement(
 def test_a_table_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "x.csv"
     for ratio in (1.0, 2.0):
-        write_rows(path, [collectives.Ratio("case", "name", ratio)])
-    assert read_rows(path, collectives.Ratio) == [collectives.Ratio("case", "name", 2.0)]
+        write_rows(path, [Gain("array", 0.1, "name", ratio, 1.0)])
+    assert read_rows(path, Gain) == [Gain("array", 0.1, "name", 2.0, 1.0)]

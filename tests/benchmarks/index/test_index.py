@@ -16,7 +16,7 @@ import wirecodec as wc
 from benchmarks.common.inputs import DENSITIES, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest
-from benchmarks.index import kept, peers, plot, report, supplement
+from benchmarks.index import kept, peers, plot, report
 from benchmarks.index.__main__ import main, measure
 from benchmarks.index.cases import Case, generate_cases
 from benchmarks.index.coders import Codec, build_codecs
@@ -141,11 +141,10 @@ def test_page_and_picture(tmp_path: Path) -> None:
     found = kept.load(tmp_path)
     assert [m.coder for m in found] == [m.coder for m in figures]
     assert [m.two_threads for m in found[:9]] == [None] * 9
-    rest = Rest("a machine", ["absent"], [], ["## Bitmaps and Bloom filters\n"])
+    rest = Rest("a machine", ["absent"], [], [])
     text = report.format_page(found, rest)
     for expected in (
         "## Targets",
-        "## Bitmaps and Bloom",
         "not installed: absent.",
         "| layered |",
         "| bound |",
@@ -155,14 +154,6 @@ def test_page_and_picture(tmp_path: Path) -> None:
         assert coder.name in text
     plot.draw(tmp_path / "index.png", found)
     assert (tmp_path / "index.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_supplement_on_small_inputs() -> None:
-    steps: list[str] = []
-    extra_results, notes = supplement.measure(50_000, steps.append, budget=0.001)
-    assert len(steps) == 2
-    assert any("bitmap to indices" in result.target for result in extra_results)
-    assert "bloom: false positives at ε = 0.6, 0.01, 0.001, uniform |" in notes
 
 
 def test_cases_of_gradients(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 import collectives as co
 from benchmarks.scale import plot, report
-from benchmarks.scale.arrivals import measure_arrivals
 from benchmarks.scale.check import Run, Series, compare
 from benchmarks.scale.kept import Kept, load, save
 from benchmarks.scale.models import MODELS, Subject
@@ -121,15 +120,12 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     assert checked[0].predicted < checked[1].predicted - 30 * 0.3 < checked[0].predicted + 30
     assert checked[0].predicted > checked[0].sending > 1.5 * 10**9 / 1e8
     assert report.check_targets(checked)[0].met is False
-    arrivals = measure_arrivals((4,), 20_000)
-    assert 0.9 < arrivals[4]["allgather"] < 1 < arrivals[4]["Ok-Topk"] < 1.1
     page = report.format_page(
         {"ResNet-50": cells},
         {"ResNet-50": within},
         checked,
-        arrivals,
         options=OPTIONS,
-        settings="alone",
+        latency=1e-4,
         library="NumPy",
         cores=2,
         load="1",

@@ -1,4 +1,4 @@
-"""Select benchmark: reads, error feedback of streams, targets, result page and picture."""
+"""Select benchmark: reads, targets, result page and picture."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 import wirecodec as wc
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.select import contenders, count_accuracy, plot, report, slow_inputs, speeds
+from benchmarks.select import contenders, plot, report, slow_inputs, speeds
 from benchmarks.select.__main__ import main, measure
 from benchmarks.select.reads import measure_reads, sum_magnitudes
-from benchmarks.select.targets import check_accuracy, check_targets
+from benchmarks.select.targets import check_targets
 from wirecodec import registry
 from wirecodec.arrays import aligned
 
@@ -64,45 +64,6 @@ def test_select_from_sum_is_top_k_of_the_sum(size: int) -> None:
     assert found.tolist() == expected.tolist()
 
 
-def test_feedback_adds_unsent_elements() -> None:
-    """Each selector has its own residual."""
-    rng = np.random.default_rng(0)
-    stream = [rng.laplace(size=20_000).astype(np.float32) for _ in range(3)]
-    found = count_accuracy.measure_stream("x", iter(stream), True, lambda _: None, (0.01,))
-    by = {(q.name, q.feedback): q.ratios for q in found}
-    assert len(by) == 2 * len(contenders.build_thresholds(0.01))
-    for feedback in (False, True):
-        selector, residual, expected = wc.selectors.RedSync(0.01), np.zeros(20_000, np.float32), []
-        for gradient in stream:
-            x = gradient + residual
-            indices = selector.select(x).indices
-            assert indices is not None
-            expected.append(indices.size / contenders.compute_target_count(0.01, x.size))
-            if feedback:
-                residual = x.copy()
-                residual[indices] = 0
-        assert by["redsync", feedback] == tuple(expected)
-
-
-def test_without_torch_nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_accuracy, "torch", None)
-    assert (
-        count_accuracy.measure_stream(
-            "none", count_accuracy.train_stream("resnet20", 3), True, lambda _: None
-        )
-        == []
-    )
-
-
-def test_training_changes_the_gradient() -> None:
-    pytest.importorskip("torch", reason="training needs the extra [gradients]")
-    pytest.importorskip("sklearn", reason="the digits need the extra [bench]")
-    first, second = count_accuracy.train_stream("resnet20", 2)
-    assert first.dtype == np.float32
-    assert first.size == 269_722
-    assert not np.array_equal(first, second)
-
-
 def test_targets_use_the_worst_measurement() -> None:
     plain = speeds.Speed("26,000,000", 26_000_000, 0.1, speeds.TOPK, False, 1, 2.5, 0.005)
     found = check_targets(
@@ -112,10 +73,6 @@ def test_targets_use_the_worst_measurement() -> None:
             replace(plain, threads=2, reads=2.2),
             *(replace(plain, density=0.01, threads=n, reads=1 / n) for n in (1, 2)),
             *(replace(plain, density=d, name="np.argpartition", reads=39) for d in (0.1, 0.01)),
-        ],
-        [
-            count_accuracy.CountAccuracy("m", True, True, 0.1, "sidco", (1.0, 0.87)),
-            count_accuracy.CountAccuracy("m", True, False, 0.1, "dgc", (9,)),
         ],
         [
             slow_inputs.SlowInput("a", 0, (3, 2, 1)),
@@ -134,8 +91,6 @@ def test_targets_use_the_worst_measurement() -> None:
     assert results[faster.format("2 threads")] == ("78.0×", True)
     assert results["topk ≤ 12 reads: every slow input"] == ("11.00 reads", True)
     assert results["topk ≤ 12 reads: both samples misled"][1] is False
-    assert results["sidco within 12 % of k in every iteration, with feedback"] == ("13.0 %", False)
-    assert results["sidco within 12 % of k in every iteration, without feedback"][1] is None
     assert results["encode at 1 % ≤ 3 reads"][1] is False
     assert results["decode_add at 1 % ≤ 1.5 reads"][1] is True
 
@@ -143,13 +98,12 @@ def test_targets_use_the_worst_measurement() -> None:
 def test_page_and_picture(tmp_path: Path) -> None:
     """All measurements at small sizes."""
     np.save(tmp_path / "saved.npy", np.random.default_rng(0).standard_t(3, (50, 40)).astype(np.float32))
-    found = measure([20_000, 10_000], [tmp_path], {}, 2, lambda _: None, 0.0005)
+    found = measure([20_000, 10_000], [tmp_path], lambda _: None, 0.0005)
     text = report.format_page(check_targets(*found), *found)
     for expected in (
         "## Targets",
         "| saved |",
         "both samples misled",
-        "64 layers, Student's t, with feedback",
     ):
         assert expected in text
     listed = {one.selector for one in report.list_speed_ups(found[0])}
@@ -157,9 +111,8 @@ def test_page_and_picture(tmp_path: Path) -> None:
         assert one.name in listed
         assert (f"`{one.name}`" in text or f"*{one.name}*" in text) >= (one.name in report.SHOWN)
     assert "nan" not in text
-    plot.draw(tmp_path, plot.list_gains(found[0]), plot.list_counts(found[1]))
-    for name in ("select.png", "select_counts.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    plot.draw(tmp_path / "select.png", report.list_speed_ups(found[0]))
+    assert (tmp_path / "select.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_partial_run_is_only_printed(
@@ -174,16 +127,3 @@ def test_partial_run_is_only_printed(
     out = capsys.readouterr().out
     assert "10,000; one read" in out
     assert "20,000; one read" not in out
-
-
-def test_other_counts_keep_the_rest_of_the_page() -> None:
-    accuracy = count_accuracy.CountAccuracy("stream", True, False, DENSITIES[0], "sidco", (1.0, 1.5))
-    results = check_accuracy([accuracy])
-    old = results[0].target
-    page = f"times\n| {old} | 1.0 % | old | yes |\n\n{report.format_counts([])}\n## Slow inputs\n\nslow\n"
-    after = report.replace_counts(page, [accuracy], results)
-    assert after.startswith("times\n")
-    assert f"| {old} | 50.0 % |" in after
-    assert "1.0 % | old" not in after
-    assert after.endswith("\n## Slow inputs\n\nslow\n")
-    assert "1.25 (1.00–1.50)" in after

@@ -26,7 +26,6 @@ from benchmarks.step.stages import DECODE, HEADERS, PAYLOAD, REST, STAGES, Recor
 from benchmarks.step.store import Store
 from benchmarks.step.systems import COMPUTING, DEFAULT, LIMITED, NATIVE, OFF, PLAIN, POWERSGD
 from benchmarks.step.targets import check_targets
-from benchmarks.step.threads import DividedWork, StageTime, measure_threads
 
 SMALL = SmallCalls([900e-6, 800e-6, 1e-3], [2.8e-3, 3.8e-3, 2.9e-3], [4e-6, 5e-6, 6e-6])
 
@@ -103,8 +102,7 @@ def test_jobs_cover_all_models_and_links() -> None:
 
 def test_page_and_picture(tmp_path: Path) -> None:
     rows = [row for link in LINKS for row in read_rows(make_record(link))]
-    threads = [StageTime("topk", stage, 0.01, 0.006, 0.8, 0.00225) for stage in ("encode", "rest")]
-    text = report.format_page(rows, SMALL, threads, command="x", versions="torch", load="0", skipped=["a: b"])
+    text = report.format_page(rows, SMALL, command="x", versions="torch", load="0", skipped=["a: b"])
     cell = "31.0, 0.85"
     assert re.search(
         rf"^\| topk, overlap=False \|.* {re.escape(cell)} \|.*\| 125 \| 2 \|$", text, re.MULTILINE
@@ -117,10 +115,8 @@ def test_page_and_picture(tmp_path: Path) -> None:
     stages = [one for one in report.list_stages(rows) if (one.model, one.system) == ("MLP", "topk")]
     assert [(one.milliseconds, one.cpu) for one in stages] == [(2.0, 1.0)] * 5
     assert "| each further tensor | 19.0 [19.0–30.0] |" in text
-    assert "| topk | 10.0, 6.0, 80%, 2.2 | 10.0, 6.0, 80%, 2.2 | 20.0, 12.0, 4.5 |" in text
     assert "Skipped: a: b." in text
-    bars = plot.list_bars([*rows, *read_rows(make_record(SLOW, "another"))])
-    plot.draw(tmp_path / "x.png", bars)
+    plot.draw(tmp_path / "x.png", list_steps([*rows, *read_rows(make_record(SLOW, "another"))]))
     assert (tmp_path / "x.png").stat().st_size > 10_000
 
 
@@ -213,28 +209,6 @@ def test_a_rank_that_fails_ends_the_job() -> None:
     pytest.importorskip("torch", reason="the ranks need torch")
     with pytest.raises(RuntimeError, match="KeyError: 'unknown'"):
         launch.run_job(Job("unknown", 2, LOOPBACK), lambda name: None)
-
-
-def test_times_with_threads() -> None:
-    """Work that threads divide is a part of its stage, and 32 threads need no more time than one."""
-    rows = measure_threads(rounds=1, elements=148 * 20_000)
-    assert [row.stage for row in rows[:5]] == [
-        "select and add",
-        "encode",
-        "residual",
-        "decode and mean",
-        "rest",
-    ]
-    assert all(0 <= row.parallel <= 1 and 0 < row.many <= 1.001 * row.one for row in rows)
-    assert max(row.parallel for row in rows) > 0.3
-
-
-def test_work_is_divided_among_as_many_threads_as_it_is_large_enough_for() -> None:
-    work = DividedWork()
-    for units in (1, 3, 1000):
-        work.run(lambda turns: time.sleep(0.01), units, 2)
-    assert work.seconds == pytest.approx(0.01, abs=0.008)
-    assert work.shared == pytest.approx(work.seconds / 32)
 
 
 @pytest.mark.mpi(2)

@@ -15,14 +15,12 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 from benchmarks.common.tables import read_rows
 from benchmarks.training import plot, report
 from benchmarks.training.choices import format_choices, list_answers
-from benchmarks.training.claims import Claim
 from benchmarks.training.plan import Plan, pick_best
 from benchmarks.training.rows import Difference, Row, collect_rows, count_steps, measure_difference
 from benchmarks.training.runs import Result, Run, find_result, load_results, save_result
 from benchmarks.training.systems.system import Exchange, System
 from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Settings, Task
-from benchmarks.training.verdicts import judge, judge_rows
 
 GRID = (Settings(0.1, 0.9), Settings(0.2, 0.9), Settings(0.3, 0.9))
 
@@ -83,15 +81,6 @@ def test_a_benchmark_goes_on_with_what_is_missing(tmp_path: Path) -> None:
     assert [(run.settings, run.seed) for run in missing] == [(GRID[1], 1), (GRID[1], 2)]  # validation decides
     save_grid(plan, OURS, [(3.0, 3.0)] * 3)
     assert plan.list_missing([(TASK, OURS)]) == []
-
-
-def test_quoted_verdicts_come_first_and_take_all_seeds(tmp_path: Path) -> None:
-    """By cell, the seeds of one cell come before the grid of the next."""
-    plan = Plan(tmp_path, dense_seeds=2, seeds=3)
-    save_grid(plan, DENSE, [(4.0, 4.0), (3.0, 3.0), (5.0, 5.0)])
-    missing = plan.list_missing([(TASK, DENSE), (TASK, OURS)], by_cell=True)
-    assert [(run.system, run.seed) for run in missing] == [("dense", 1), *(("budget 0.25", 0),) * 3]
-    assert [run.seed for run in plan.list_missing([(TASK, OURS), (TASK, DENSE)])] == [0, 0, 0, 1]
 
 
 def test_a_system_near_another_tries_its_best_rate_and_the_next(tmp_path: Path) -> None:
@@ -168,34 +157,6 @@ def test_a_folder_of_its_own_leaves_the_repositorys_page_alone(
     ]
 
 
-def test_a_claim_holds_if_the_whole_interval_agrees() -> None:
-    equal = Claim("paper", "equal", "text-lstm", "a")
-    worse = Claim("paper", "worse", "text-lstm", "a", better=False)
-    better, within = dataclasses.replace(worse, better=True), dataclasses.replace(equal, margin=0.1)
-    for claim, difference, half, verdict in (
-        (equal, 0.5, None, "undecided, +50.0%: fewer than 3 seeds"),
-        (equal, 0.004, 0.005, "reproduced, +0.4% ± 0.5%"),
-        (equal, 0.004, 0.007, "undecided, +0.4% ± 0.7%"),
-        (equal, 0.0, 0.3, "undecided, +0.0% ± 30.0%"),  # noise is no equality
-        (equal, -0.2, 0.1, "reproduced, -20.0% ± 10.0%"),
-        (equal, 0.021, 0.02, "not reproduced, +2.1% ± 2.0%"),
-        (equal, 0.009, 0.002, "undecided, +0.9% ± 0.2%"),
-        (worse, 0.021, 0.02, "reproduced, +2.1% ± 2.0%"),
-        (worse, 0.021, 0.03, "undecided, +2.1% ± 3.0%"),
-        (worse, 0.001, 0.005, "not reproduced, +0.1% ± 0.5%"),
-        (worse, -0.02, 0.03, "not reproduced, -2.0% ± 3.0%"),  # at most 1 % worse
-        (worse, -0.02, 0.031, "undecided, -2.0% ± 3.1%"),
-        (better, 0.021, 0.02, "not reproduced, +2.1% ± 2.0%"),
-        (better, -0.021, 0.02, "reproduced, -2.1% ± 2.0%"),
-        (better, 0.02, 0.03, "not reproduced, +2.0% ± 3.0%"),
-        (better, 0.02, 0.031, "undecided, +2.0% ± 3.1%"),
-        (within, -0.03, 0.02, "reproduced, -3.0% ± 2.0%"),
-        (within, -0.01, 0.02, "undecided, -1.0% ± 2.0%"),
-        (within, 0.21, 0.2, "not reproduced, +21.0% ± 20.0%"),
-    ):
-        assert judge(claim, Difference(difference, half)) == verdict
-
-
 def make_row(tests: tuple[float, ...], steps: tuple[int | None, ...] = ()) -> Row:
     best = make_result(Run("text-lstm", "a", GRID[0], 0, 30, "", ""), tests[0], tests[0])
     return Row(Named("a", "papers"), best, 1, 1, tests, False, steps or (10,) * len(tests))
@@ -217,17 +178,6 @@ def test_an_interval_is_that_of_two_means_of_unequal_variances() -> None:
     assert found.worse == pytest.approx(-0.1)
     assert found.half == pytest.approx(4.3027 / 3**0.5 / 10, rel=1e-4)
     assert measure_difference(accuracy, make_row((90.0,) * 3), make_row((90.0,) * 3)) == Difference(0.0, 0.0)
-
-
-def test_claims_about_steps_need_every_seed() -> None:
-    fewer = Claim("paper", "fewer steps", "text-lstm", "a", better=True, steps=True)
-    tests, other = (4.0,) * 3, make_row((4.0,) * 3, (100, 101, 99))
-    assert judge_rows(fewer, TASK, make_row(tests, (80, 81, 79)), other) == "reproduced, -20.0% ± 2.3%"
-    assert judge_rows(fewer, TASK, make_row(tests, (80, None, 79)), other).startswith("undecided: not every")
-    assert (
-        judge_rows(fewer, TASK, make_row(tests[:1], (80,)), other) == "undecided, -20.0%: fewer than 3 seeds"
-    )
-    assert judge_rows(fewer, TASK, None, other) == "not run"
 
 
 def test_choices_count_deviations_and_directions(tmp_path: Path) -> None:

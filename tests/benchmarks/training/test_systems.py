@@ -16,7 +16,6 @@ import torch
 import collectives as co
 import wirecodec as wc
 from benchmarks.training.choices import CHOICES
-from benchmarks.training.claims import CLAIMS
 from benchmarks.training.runs import Run
 from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
@@ -211,14 +210,10 @@ def test_every_recipe_is_a_system() -> None:
     assert next(iter(SYSTEMS)) == "dense"
 
 
-def test_tasks_choices_claims_and_targets_name_systems() -> None:
+def test_tasks_choices_and_targets_name_systems() -> None:
     assert {name for task in TASKS.values() for name in task.systems} == SYSTEMS.keys()
     for task in TASKS.values():
         assert len(set(task.systems)) == len(task.systems)
-    for claim in CLAIMS:
-        names = {claim.system, claim.against}
-        assert names <= SYSTEMS.keys()
-        assert all(map(TASKS[claim.task].includes, names))
     for choice in CHOICES:
         assert all(map(TASKS[choice.task].includes, (choice.system, choice.instead)))
     targeted = {name for target in TARGETS for name in target.systems} | {one.system for one in REFERENCES}

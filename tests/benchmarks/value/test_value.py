@@ -15,7 +15,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 from benchmarks.common.inputs import list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest
-from benchmarks.value import kept, papers, papers_plot, papers_report, peers, plot, report, supplement
+from benchmarks.value import kept, peers, plot, report
 from benchmarks.value.__main__ import main, measure
 from benchmarks.value.cases import Case, generate_cases, generate_time_cases
 from benchmarks.value.coders import Codec, build_codecs
@@ -203,12 +203,11 @@ def test_page_and_picture(tmp_path: Path) -> None:
     kept.save(figures[:9], {}, tmp_path)
     kept.save(figures[9:], curves, tmp_path)
     figures, curves = kept.load(tmp_path)
-    rest = Rest("a machine", ["absent"], [], ["## A note\n"])
+    rest = Rest("a machine", ["absent"], [], [])
     text = report.format_page(figures, curves, rest)
     for expected in (
         "## Targets",
         "not installed: absent.",
-        "## A note",
         "| laplace, top 1 % |",
         "laplace: 200",
     ):
@@ -236,45 +235,6 @@ def test_answer_has_the_worst_and_best_gradient() -> None:
     text = report.format_page(figures, {}, Rest("", [], [], []))
     assert text.startswith("At an error of 1.0 %, `error-bounded` takes 4.80 bits per value")
     assert "it takes 0.75 to 0.75 times the bits of the best" in text
-
-
-@pytest.mark.nightly
-def test_papers(tmp_path: Path) -> None:
-    steps: list[str] = []
-    found = papers.reproduce(list_gradient_files(DATA), steps.append)
-    assert tuple(steps) == papers.PARTS
-    text = "\n".join(papers_report.format_sections(found))
-    for expected in ("Table 2", "Figure 10", "Figure 5", "Figure 15", "0.2063", "DR BF-P2"):
-        assert expected in text
-    assert all(len(row.split("|")) == 8 for row in text.splitlines() if row.startswith("| DR QSGD, BF-P0"))
-    baseline = found.table_2[0]
-    assert (baseline.error, round(baseline.volume, 3)) == (0, 1)
-    assert baseline.cosine == pytest.approx(1)
-    papers_plot.draw(tmp_path, found)
-    assert {path.name for path in tmp_path.iterdir()} == {"deepreduce_10.png", "fft_5.png", "fft_15.png"}
-
-
-def test_supplement_on_small_inputs() -> None:
-    steps: list[str] = []
-    extra_results, notes = supplement.measure(50_000, steps.append, budget=0.001)
-    assert len(steps) == 3
-    assert any("packing" in result.target and result.met is not None for result in extra_results)
-    assert "pack, n = 8, unpack" in notes
-
-
-def test_reference_fits() -> None:
-    """Two exponentials and polynomials are recovered from their own values."""
-    x = np.linspace(0, 1, 2000)
-    made = (3 * np.exp(-30 * x) + 0.5 * np.exp(-2 * x)).astype(np.float32)
-    made = np.sort(np.concatenate([made, -2 * made]))
-    assert peers.compute_relative_error(made, supplement.fit_two_exponentials(made)) < 1e-4
-    cubic = np.sort(np.concatenate([(x - 2) ** 3, (x + 1) ** 3])).astype(np.float32)
-    assert peers.compute_relative_error(cubic, supplement.fit_recursive_chords(cubic, 2, 3)) < 1e-6
-    ordered = np.sort(TOP)
-    few, many = (
-        peers.compute_relative_error(ordered, supplement.fit_recursive_chords(ordered, n, 5)) for n in (2, 16)
-    )
-    assert many < few < 1
 
 
 @pytest.mark.sweep

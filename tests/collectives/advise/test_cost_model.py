@@ -10,7 +10,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from benchmarks.papers.min_ratio import published_min_ratio
 from collectives.advise.cost_model import (
     BUCKET,
     FIRST_BUCKET,
@@ -24,6 +23,7 @@ from collectives.advise.cost_model import (
     share_buckets,
 )
 from collectives.advise.measurement import Gradient, Owned, Pairs, Stages
+from tests.collectives.advise.min_ratio import published_min_ratio
 
 M = 1_000_000
 GBIT = 1e9 / 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import collectives as co
-from benchmarks.papers.layers import NETWORKS, compute_rate
+from tests.collectives.cltk.layers import NETWORKS, compute_rate
 
 
 def test_table_2_comes_out() -> None:

@@ -63,8 +63,9 @@ def test_the_same_from_any_number_of_threads(name: str, on_threads: Any) -> None
 @kernel
 def _sampled(bits: Any, run: int, samples: int, seed: int, out: Any) -> None:
     strata = samples // run
+    plan = sample.plan_strata(bits.size // run, strata)
     for stratum in range(strata):
-        first = sample.choose_run(stratum, strata, bits.size // run, np.uint64(seed)) * run
+        first = sample.find_run(stratum, plan, np.uint64(seed)) * run
         for i in range(run):
             out[stratum * run + i] = first + i
 

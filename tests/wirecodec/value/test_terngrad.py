@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
+from formats.reference.prng import draw16
 from tests import oracles
 from tests.wirecodec.value.sections import round_trip
-from wirecodec.prng import draw16, mix
+from wirecodec.prng import mix
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 

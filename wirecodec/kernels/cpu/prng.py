@@ -43,12 +43,3 @@ def draw32x16(low: U32, high: U32, first: U32) -> Any:
     x += high
     x *= 0xD35A2D97
     return x ^ (x >> 15)
-
-
-@inline
-def draw16(low: U32, high: U32, p: int) -> int:
-    """Return the u16 for the p-th value of a chunk."""
-    block = p >> 9
-    row = (p >> 4) & 31
-    word = draw32(low, high, U32((block << 8) + ((row >> 1) << 4) + (p & 15)))
-    return np.int64(word & U32(0xFFFF)) if row & 1 else np.int64(word >> U32(16))

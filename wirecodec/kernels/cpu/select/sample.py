@@ -29,14 +29,8 @@ def plan_strata(runs: int, strata: int) -> tuple[np.uint64, np.uint64]:
 
 
 @inline
-def choose_run(stratum: int, strata: int, runs: int, seed: np.uint64) -> int:
-    """Return the sampled one of ``runs`` for a stratum; all strata are equally long."""
-    return find_run(stratum, plan_strata(runs, strata), seed)
-
-
-@inline
 def find_run(stratum: int, plan: tuple[np.uint64, np.uint64], seed: np.uint64) -> int:
-    """Return the result of ``choose_run`` for strata that ``plan_strata`` has planned."""
+    """Return the sampled run of a stratum, of those that ``plan_strata`` has planned."""
     step, length = plan
     first = (U64(stratum) * step) >> U64(20)
     return np.int64(first + multiply_high(_hash(U64(stratum) + seed), length))

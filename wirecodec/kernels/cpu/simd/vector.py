@@ -220,14 +220,6 @@ def funnel_shift_right(typing_context: Any, high: Any, low: Any, count: Any) -> 
 
 
 @llvm_intrinsic
-def popcounts(typing_context: Any, vector: Any) -> Any:
-    """Count the set bits of each lane."""
-    return vector(vector), lambda context, builder, sig, args: call_intrinsic(
-        builder, "ctpop", vector.form, *args
-    )
-
-
-@llvm_intrinsic
 def reduce_add(typing_context: Any, vector: Any) -> Any:
     """Return the sum of all lanes; it wraps."""
 

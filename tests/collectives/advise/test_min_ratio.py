@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.papers.min_ratio import published_min_ratio
+from tests.collectives.advise.min_ratio import published_min_ratio
 
 GBIT = 1e9 / 8
 

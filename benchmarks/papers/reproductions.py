@@ -7,20 +7,17 @@ Figure 15, the distribution of decoded gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 import wirecodec as wc
+from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.timing import measure_minimum_time
 from benchmarks.value.distributions import Floats
 from benchmarks.value.peers import compute_relative_error
 
-__all__ = ["DENSE", "PARTS", "TABLE_2", "DecodedGradient", "Reproductions", "reproduce"]
-
-PARTS = ("DeepReduce, Table 2", "DeepReduce, Figure 10", "FFT, Figure 5", "FFT, Figure 15")
+__all__ = ["TABLE_2", "DecodedGradient", "Reproductions", "reproduce"]
 
 SPARSE, FEEDBACK, DENSE = "lstm_raw_slice", "resnet20_residual", "resnet20_raw"
 
@@ -92,20 +89,9 @@ class DecodedGradient:
     decode: float
 
     @property
-    def volume(self) -> float:
-        """Return the bytes relative to the dense gradient."""
-        return self.nbytes / self.gradient.nbytes
-
-    @property
     def error(self) -> float:
         """Return the relative L2 error over all elements."""
         return compute_relative_error(self.gradient, self.decoded)
-
-    @property
-    def cosine(self) -> float:
-        """Return the cosine similarity of the gradient and its decoded form."""
-        a, b = self.gradient.astype(np.float64), self.decoded.astype(np.float64)
-        return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b) or 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,24 +109,17 @@ class Reproductions:
     figure_15: list[DecodedGradient]
 
 
-def reproduce(files: Sequence[Path], step: Callable[[str], None]) -> Reproductions:
-    """Run the four parts.
-
-    Args:
-        files: the gradients of tests/data.
-        step: called with the name of each part before it starts.
-    """
+def reproduce() -> Reproductions:
+    """Encode the gradients of tests/data with the schemes of two papers."""
+    files = list_gradient_files(TEST_GRADIENTS)
     gradients = {path.stem: np.load(path).reshape(-1).astype(np.float32) for path in files}
-    step(PARTS[0])
-    table_2 = _encode_with_each({name: scheme for name, (scheme, _) in TABLE_2.items()}, gradients[SPARSE])
-    step(PARTS[1])
-    figure_10 = _encode_with_each(
-        {name: f"topk(0.01) | {rest}" for name, rest in FIGURE_10.items()}, gradients[FEEDBACK]
+    figure_10 = {name: f"topk(0.01) | {rest}" for name, rest in FIGURE_10.items()}
+    return Reproductions(
+        _encode_with_each({name: scheme for name, (scheme, _) in TABLE_2.items()}, gradients[SPARSE]),
+        _encode_with_each(figure_10, gradients[FEEDBACK]),
+        {name: _encode_with_each(FIGURE_5, gradient) for name, gradient in gradients.items()},
+        _encode_with_each(FIGURE_15, gradients[DENSE]),
     )
-    step(PARTS[2])
-    figure_5 = {name: _encode_with_each(FIGURE_5, gradient) for name, gradient in gradients.items()}
-    step(PARTS[3])
-    return Reproductions(table_2, figure_10, figure_5, _encode_with_each(FIGURE_15, gradients[DENSE]))
 
 
 def _encode_with_each(schemes: dict[str, str], gradient: Floats) -> list[DecodedGradient]:

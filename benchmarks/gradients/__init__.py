@@ -1,1 +1,0 @@
-"""Gradients of small trained models, as input for the other benchmarks; needs torch."""

@@ -1,1 +1,0 @@
-"""The page: rows, tables and pictures of each paper."""

@@ -1,1 +1,0 @@
-"""Size and time of whole schemes on the CPU, relative to a copy of the gradient."""
