@@ -78,7 +78,8 @@ def measure_movements(start: Mapping[str, Array], end: Mapping[str, Array]) -> d
     if changes:
         raise UpdateError(
             f"the trained layers are not those that the server has sent: {changes}. Return every array that"
-            " came with the message, with its name and its shape; put others into a record of their own"
+            " came with the message, with its name and its shape. Name layers that stay on the client in"
+            " wirecodec_mod(keep=…), or put them into a record of their own"
         )
     moved = {}
     for name, after in end.items():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from collectives.torch.optimizer import list_wrapped
 from wirecodec.interop import Layout
 
 
@@ -16,7 +17,7 @@ class InnerOptimizer:
     """The worker's own optimizer: takes its steps, and warns if the program takes some, too.
 
     Args:
-        optimizer: an object with ``step()``; one of torch tells of its steps, if its hooks work. A wrapper
+        optimizer: an object with ``step()``; one of torch tells of its steps, also inside of a wrapper, which
             may have inherited the method, and not the attributes.
     """
 
@@ -24,8 +25,10 @@ class InnerOptimizer:
         self._optimizer = optimizer
         self._own = self._others = 0  # steps so far: of this object, and since its last one by the program
         self._has_warned = False
-        with suppress(Exception):
-            optimizer.register_step_post_hook(_Counter(self))
+        for one in list_wrapped(optimizer):
+            with suppress(Exception):
+                one.register_step_post_hook(_Counter(self))
+                break
 
     def step(self, closure: Callable[[], Any] | None = None) -> None:
         """Take a step."""
@@ -94,7 +97,8 @@ def _list_tensors(optimizer: Any) -> list[Any]:
     if torch is None or not isinstance(groups, list):
         return []
     members = [group.get("params") for group in groups if isinstance(group, Mapping)]
-    return [x for some in members if isinstance(some, list) for x in some if isinstance(x, torch.Tensor)]
+    lists = [some for some in members if isinstance(some, list | tuple)]
+    return [x for some in lists for x in some if isinstance(x, torch.Tensor)]
 
 
 def _lies_within(parameter: Any, spans: Iterable[tuple[int, int]]) -> bool:

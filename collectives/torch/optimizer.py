@@ -74,6 +74,17 @@ def find_momentum(optimizer: Any) -> float:
     return max(momenta)
 
 
+def list_wrapped(optimizer: Any) -> list[Any]:
+    """Return an optimizer, and those in it: a wrapper, as Accelerate's, has the groups of another one."""
+    groups, found = getattr(optimizer, "param_groups", None), [optimizer]
+    for outer in found if groups is not None else ():  # which grows
+        parts = list(getattr(outer, "__dict__", {}).values())
+        found += [
+            x for x in parts if getattr(x, "param_groups", None) is groups and id(x) not in map(id, found)
+        ]
+    return found
+
+
 def _as_number(x: Any) -> float:
     """Return a finite number as a float, and 0 for anything else."""
     try:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collectives.errors import name_kind
+from collectives.torch.optimizer import list_wrapped
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,10 @@ def _has_unscaled(scaler: Any, optimizer: Any) -> bool:
     Of several optimizers, it is unknown which one has the gradients.
     """
     states = getattr(scaler, "_per_optimizer_states", {})
-    known = [states.get(id(optimizer), {})] if optimizer is not None else list(states.values())
+    known = list(states.values())
+    if optimizer is not None:
+        own = {id(one) for one in list_wrapped(optimizer)}
+        known = [state for key, state in states.items() if key in own]
     return len(known) == 1 and getattr(known[0].get("stage"), "name", "") == "UNSCALED"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from tests.collectives.torch.wrappers import WRAPPERS
 
 torch = pytest.importorskip("torch")
 
@@ -43,6 +44,20 @@ def partly_frozen(model: Any) -> Any:
     return sgd(model[1].parameters())
 
 
+class InTuple:
+    """Optimizer with groups of its own kinds."""
+
+    def __init__(self, first: list[Any], second: tuple[Any, ...]) -> None:
+        self.param_groups = [{"params": first}, {"params": second}]
+
+    def step(self) -> None:
+        pass
+
+
+def in_a_tuple(model: Any) -> Any:
+    return InTuple(list(model[0].parameters()), tuple(model[1].parameters()))
+
+
 class Own:
     """Optimizer that is not torch's."""
 
@@ -61,6 +76,7 @@ OPTIMIZERS: dict[str, tuple[Callable[[Any], Any], str | None]] = {
     "of the same memory": (lambda model: sgd([torch.nn.Parameter(p.data) for p in model.parameters()]), None),
     "of a flat vector": (flat, None),
     "of what is trained": (partly_frozen, None),
+    "of a list and a tuple": (in_a_tuple, None),
     "not torch's": (Own, None),
     "none": (lambda _: None, None),
 }
@@ -82,46 +98,17 @@ def test_an_optimizer_that_lacks_parameters_is_named(name: str) -> None:
     assert all(one.filename == __file__ for one in told)
 
 
-class Uninitialized(torch.optim.Optimizer):  # type: ignore[misc, name-defined]
-    """Wrapper that has inherited torch's methods, and not their attributes, as Accelerate's."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    @property
-    def param_groups(self) -> Any:
-        """The groups of the inner optimizer."""
-        return self.inner.param_groups
-
-    def step(self, closure: Any = None) -> Any:
-        """Take a step of the inner optimizer."""
-        return self.inner.step(closure)
-
-
-class Forwarding:
-    """Wrapper that forwards everything."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-
-class Refusing(Forwarding):
-    """Wrapper that takes no hooks."""
-
-    def register_step_post_hook(self, hook: Any) -> Any:
-        """Refuse a hook."""
-        raise NotImplementedError("no hooks")
-
-
-@pytest.mark.parametrize("wrapper", [Uninitialized, Forwarding, Refusing])
+@pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_wrappers_of_optimizers_are_taken(wrapper: Any) -> None:
+    """Their steps are taken, and a program that takes some, too, is told."""
     weight = torch.nn.Parameter(torch.zeros(2))
     comm = co.simulate(1, lambda comm: comm)[0]
-    local = co.LocalUpdates(wrapper(sgd([weight])), {"w": weight}, wc.Compressor(), comm, every=1)
+    optimizer = wrapper(sgd([weight]))
+    local = co.LocalUpdates(optimizer, {"w": weight}, wc.Compressor(), comm, every=1)
     for _ in range(2):
         weight.grad = torch.ones(2)
         local.step()
     assert weight.tolist() == [-1, -1]
+    optimizer.step()
+    with pytest.warns(UserWarning, match="the program takes steps of the optimizer"):
+        local.step()

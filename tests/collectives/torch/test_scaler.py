@@ -15,8 +15,11 @@ import wirecodec as wc
 from collectives.communicator import Communicator
 from collectives.torch.scaling import LossScale
 from tests.collectives.torch.processes import run
+from tests.collectives.torch.wrappers import WRAPPERS
 
 torch = pytest.importorskip("torch")
+
+DENSE = "all | raw-index | raw"
 
 METHODS = """
 METHODS = {
@@ -166,20 +169,26 @@ def test_scales_that_differ_are_an_error_on_all_ranks() -> None:
     assert co.simulate(2, train) == ["raised"] * 2
 
 
-def test_unscaled_gradients_are_refused() -> None:
-    """``unscale_`` looks for Inf in this rank's gradients only, so it comes after the average."""
-    p = torch.nn.Parameter(torch.zeros(4))
-    p.grad = torch.ones(4)
-    scaler = make_scaler()
-    scaler.unscale_(torch.optim.SGD([p], lr=1.0))
+@pytest.mark.parametrize("wrapper", [None, lambda inner: inner, *WRAPPERS])
+def test_unscaled_gradients_are_refused(wrapper: Any) -> None:
+    """``unscale_`` looks for Inf in this rank's gradients only, so it comes after the average.
+
+    Frameworks give the scaler the optimizer inside of their wrapper.
+    """
+    p, other = torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.ones(4))
+    p.grad, other.grad = torch.ones(4), torch.ones(4)
+    scaler, inner, second = make_scaler(), torch.optim.SGD([p], lr=1.0), torch.optim.SGD([other], lr=1.0)
+    optimizer = None if wrapper is None else wrapper(inner)
 
     def average(comm: Communicator) -> None:
-        with pytest.raises(co.CollectiveError, match="average them first"):
-            co.average_gradients(
-                comm, {"p": p}.items(), wc.Compressor("all | raw-index | raw"), scaler=scaler
-            )
+        co.average_gradients(comm, {"p": p}.items(), wc.Compressor(DENSE), scaler=scaler, optimizer=optimizer)
 
-    co.simulate(1, average)
+    if wrapper is not None:
+        scaler.unscale_(second)  # has other gradients
+        co.simulate(1, average)
+    scaler.unscale_(inner)
+    with pytest.raises(co.CollectiveError, match="average them first"):
+        co.simulate(1, average)
 
 
 def test_without_the_scaler_a_changed_scale_is_warned_of_once() -> None:
