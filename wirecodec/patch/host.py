@@ -23,7 +23,7 @@ _AT_ONCE = 2**16
 """Changes that are found by one call of a kernel."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostForms:
     """Operations of the host; ``wirecodec.patch.bits.Forms`` describes them."""
 
