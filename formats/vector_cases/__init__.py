@@ -21,6 +21,7 @@ from formats.vector_cases import (
     batches,
     binary32,
     binned,
+    blind_spots,
     bloom,
     borders,
     borders_later,
@@ -110,5 +111,6 @@ MODULES: tuple[ModuleType, ...] = (
     bad_joined,
     patches,
     bad_patches,
+    blind_spots,
 )
 """The modules of cases; each has a function ``cases``."""
