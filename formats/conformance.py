@@ -253,9 +253,15 @@ def _iterate_numbers(values: bytes, dtype: str) -> Iterator[float]:
     return (x for (x,) in struct.iter_unpack("<" + letter, values))
 
 
-def parse_hex(text: str | list[str]) -> bytes:
-    """Return the bytes of a field in hex: a string, or several that are concatenated."""
-    return bytes.fromhex(text if isinstance(text, str) else "".join(text))
+Hex = str | dict[str, Any] | list[Any]
+"""Bytes of a field: a string, {"repeat": hex, "bytes": n}, or a list of both."""
+
+
+def parse_hex(text: Hex) -> bytes:
+    """Return the bytes of a field in hex: a string, one that is repeated, or a list of both."""
+    if isinstance(text, list):
+        return b"".join(map(parse_hex, text))
+    return bytes.fromhex(text) if isinstance(text, str) else expand_values(text)
 
 
 def _parse_tensor(fields: Mapping[str, Any]) -> TensorTuple:
@@ -285,7 +291,7 @@ def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
     return list(indices)
 
 
-def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
+def expand_values(values: Hex) -> bytes:
     """Expand bytes from hex, a list of hex, or {"repeat": hex, "bytes": n}: repeated and cut to n bytes."""
     if isinstance(values, dict):
         period = parse_hex(values["repeat"])

@@ -85,8 +85,8 @@ def _folder_of_case(case: Case) -> str:
 
 def _render(value: Any, indent: str, field: str | None = None) -> Iterator[str]:
     """Yield the lines of a JSON value, broken to a readable length."""
-    if field in HEX_FIELDS and isinstance(value, str) and len(value) > HEX_COLUMNS:
-        value = [value[i : i + HEX_COLUMNS] for i in range(0, len(value), HEX_COLUMNS)]
+    if field in HEX_FIELDS and not isinstance(value, dict):
+        value = _break_hex(value)
     text = json.dumps(value)
     if len(indent) + len(text) < COLUMNS or isinstance(value, str) or not value:
         yield indent + text
@@ -107,6 +107,22 @@ def _render(value: Any, indent: str, field: str | None = None) -> Iterator[str]:
                 lines[-1] += ","
             yield from lines
     yield indent + closing
+
+
+def _break_hex(value: str | list[Any]) -> Any:
+    """Break long hex into a list of strings; parts that are abbreviated stay as they are."""
+    if isinstance(value, str) and len(value) <= HEX_COLUMNS:
+        return value
+    parts = [value] if isinstance(value, str) else value
+    return [
+        piece
+        for part in parts
+        for piece in (
+            [part[i : i + HEX_COLUMNS] for i in range(0, len(part), HEX_COLUMNS)]
+            if isinstance(part, str)
+            else [part]
+        )
+    ]
 
 
 def move_misplaced(texts: dict[str, str]) -> None:

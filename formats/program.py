@@ -25,6 +25,8 @@ from formats.texts import Show
 
 SECONDS = 60
 """Time that a program may take for one vector."""
+MOST_PIECES = 2**16
+"""Most pieces of a standard input; those of a longer one are larger, so that SECONDS suffice."""
 PAUSE = 2e-5
 """Seconds between two looks at whether a program has read a piece of its standard input."""
 
@@ -155,6 +157,7 @@ def _start_in_pieces(command: list[str], data: bytes, size: int) -> subprocess.C
         subprocess.Popen(command, stdin=source, stdout=output, stderr=errors) as process,
     ):
         end = time.monotonic() + SECONDS
+        size = max(size, -(-len(data) // MOST_PIECES))
         try:
             at = 0
             while at < len(data) and process.poll() is None and time.monotonic() < end:

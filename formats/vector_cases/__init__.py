@@ -23,6 +23,7 @@ from formats.vector_cases import (
     batches,
     binary32,
     binned,
+    blind_spots,
     bloom,
     borders,
     borders_later,
@@ -129,5 +130,6 @@ MODULES: tuple[ModuleType, ...] = (
     schemes,
     patch_order,
     patch_borders,
+    blind_spots,
 )
 """The modules of cases; each has a function ``cases``."""

@@ -7,6 +7,7 @@ the specification's own hash, so vectors do not depend on a version of Python.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +47,9 @@ NUMERIC_SEEDS = {
 """Vectors of version 1.0 whose seed above 2^53 is a number; in all later ones it is a string."""
 LONG = 64
 """Least length in bytes of values that are abbreviated if they repeat."""
+LONG_CONTAINER = 2**16
+"""Least length in bytes of a container that is abbreviated if a part of it repeats."""
+REPEATS = re.compile(rb"(.{1,16}?)\1{999,}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def valid(
         raise AssertionError(f"{id} does not decode to the tensors that it was made from")
     fields: dict[str, Any] = {"id": id, "about": about, "result": "ok"}
     fields |= _options(limits, schema, one)
-    fields["hex"] = data.hex()
+    fields["hex"] = container_json(data)
     tensors = [tensor_json(t) for t in decoded.tensors]
     for t_json, far in zip(tensors, within, strict=False):
         t_json.update({"within": far} if far else {})
@@ -193,7 +197,7 @@ def bad(
     else:
         raise AssertionError(f"{id} is accepted, not refused with {kind} {code}")
     fields: dict[str, Any] = {"id": id, "about": about, "result": kind, "code": code}
-    return Case(id, fields | _options(limits, schema, one) | {"hex": data.hex()})
+    return Case(id, fields | _options(limits, schema, one) | {"hex": container_json(data)})
 
 
 def _decode(data: bytes, limits: dict[str, int] | None, schema: Schema | None, one: One | None) -> Decoded:
@@ -217,6 +221,18 @@ def _options(limits: dict[str, int] | None, schema: Schema | None, one: One | No
 def scheme_index(index: Index) -> str:
     """Return the index codec in the syntax of schemes."""
     return index if isinstance(index, str) else str(getattr(index, "scheme", "rice"))
+
+
+def container_json(data: bytes) -> str | list[Any]:
+    """Return a container in hex; the parts of a long one that repeat are abbreviated."""
+    if len(data) < LONG_CONTAINER:
+        return data.hex()
+    parts: list[Any] = []
+    at = 0
+    for match in REPEATS.finditer(data):
+        parts += [data[at : match.start()].hex(), {"repeat": match[1].hex(), "bytes": len(match[0])}]
+        at = match.end()
+    return [part for part in (*parts, data[at:].hex()) if part]
 
 
 def tensor_json(t: Tensor) -> dict[str, Any]:

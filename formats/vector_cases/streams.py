@@ -29,10 +29,22 @@ def cases() -> Iterator[Case]:
         ("unit-8", "A unit of eight bytes, of the highest number.", other),
         ("parts", "Units before, between and after containers.", unit + first + other + unit + second + unit),
         ("container-24", "A container of 24 bytes, the least.", write([])),
+        (
+            "container-damaged",
+            "A container whose head is damaged, between others: splitting does not decode it.",
+            first + patch(first, 12, "I", 0) + second,
+        ),
+        (
+            "container-later",
+            "A container of minor version 255 with flag bit 15, before another.",
+            write([], minor=255, flags=1 << 15) + first,
+        ),
     ):
         yield _case(f"stream-{id}", about, data)
     for id, about, kind, code, data in (
         ("prefix", "A byte after a container.", "Truncated", "prefix", first + b"\xf7"),
+        ("zeros", "Zero bytes after a container are not padding.", "Malformed", "magic", first + bytes(32)),
+        ("zeros-few", "Eight zero bytes after a unit.", "Truncated", "prefix", unit + bytes(8)),
         ("prefix-unit", "A unit is cut in its first 24 bytes.", "Truncated", "prefix", unit[:23]),
         ("magic", "Another magic after a unit.", "Malformed", "magic", unit + patch(first, 3, "B", 0x48)),
         ("magic-unit", "A magic between both.", "Malformed", "magic", patch(unit, 3, "B", 0x56)),

@@ -37,7 +37,7 @@ from formats.reference.extension import JOINED, TRANSFORM, TYPES, read_records
 from formats.reference.value.codecs import VALUE_CODECS
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
-from formats.vector_cases.case import NUMERIC_SEEDS
+from formats.vector_cases.case import NUMERIC_SEEDS, container_json
 from tests.fuzz.judge import SMALL
 from tests.fuzz.mutate import mutate_container
 from tests.golden import RESULTS, vectors, vectors_of
@@ -152,6 +152,17 @@ def test_files_are_small_and_named_for_their_ids() -> None:
         assert path.parent.name == make_vectors.folder_of(path.stem)
         assert fields["about"].endswith(".")
     assert len({path.stem for path in sizes}) == len(sizes)
+
+
+def test_long_containers_are_abbreviated() -> None:
+    """The parts that repeat are short in a file, and a list with them is read as any other."""
+    period = bytes(range(12))
+    data = b"head" + period * 9000 + b"a" * 70_000 + b"tail"
+    parts = container_json(data)
+    assert [type(part) for part in parts] == [str, dict, dict, str]
+    lines = "".join(make_vectors._render({"hex": ["ab" * 60, *parts]}, ""))
+    assert conformance.parse_hex(json.loads(lines)["hex"]) == bytes([0xAB]) * 60 + data
+    assert container_json(data[: 2**16 - 1]) == data[: 2**16 - 1].hex()
 
 
 def test_no_two_vectors_are_the_same_container() -> None:
