@@ -26,6 +26,7 @@ QUESTIONS = {
     "movements": "What is the error of the messages of SparseLoCo, DeMo and Psyche at equal bits?",
     "patches": "How many bits does a changed weight take in a patch, and how fast are patches?",
     "feed": "How long after a trainer's step do servers behind slow links have its weights?",
+    "files": "How long does it take to read one tensor of many from a file, compared with other formats?",
     "index": "How many bits do index codecs need, and how fast are they?",
     "value": "How many bits do value codecs need for an error, and how fast are they?",
     "codecs": "What does each codec of the format cost?",
