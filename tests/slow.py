@@ -39,7 +39,8 @@ def mark_slow(items: Iterable[pytest.Item]) -> None:
     slow = read_slow()
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if name in slow and item.nodeid != name + slow[name] and not item.nodeid.startswith(ALWAYS):
+        is_kept = name in slow and slow[name] and item.nodeid == name + slow[name]
+        if name in slow and not is_kept and not item.nodeid.startswith(ALWAYS):
             item.add_marker("slow")
 
 

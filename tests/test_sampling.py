@@ -14,7 +14,7 @@ import pytest
 
 from tests.sampling import is_in_part, labels_of, sample_cases
 from tests.skips import summarize_skips
-from tests.slow import choose_slow, read_slow
+from tests.slow import ALWAYS, choose_slow, mark_slow, read_slow
 
 
 def cases_of(**values: list[Any]) -> list[Any]:
@@ -75,6 +75,25 @@ def test_every_slow_test_exists() -> None:
     for name in read_slow():
         path, _, function = name.partition("::")
         assert f"def {function}(" in (root / path).read_text(), name
+
+
+def test_make_test_runs_one_case_of_a_slow_function_or_none() -> None:
+    marked: list[str] = []
+
+    class Item:
+        def __init__(self, nodeid: str) -> None:
+            self.nodeid = nodeid
+
+        def add_marker(self, _: str) -> None:
+            marked.append(self.nodeid)
+
+    slow = read_slow()
+    kept = [name + case for name, case in slow.items() if case]
+    without = [name for name, case in slow.items() if not case and not name.startswith(ALWAYS)]
+    others: Any = [Item(name) for name in [*kept, *slow, "tests/x.py::test_fast"]]
+    mark_slow(others)
+    assert set(without) <= set(marked)
+    assert not {*kept, "tests/x.py::test_fast"} & set(marked)
 
 
 def test_slow_functions_keep_a_fast_case() -> None:
