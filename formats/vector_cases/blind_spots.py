@@ -13,13 +13,13 @@ from formats.reference.annotations import CONTAINER
 from formats.reference.element_types import IN_RECORD, RECORD_TYPES, write_types
 from formats.reference.extension import CRITICAL, META, NAMES, SHAPES, TYPES
 from formats.reference.table import CHUNK
+from formats.reference.transform.coefficients import DCT, RFFT
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.patch import draft_patch
 from formats.reference.writing.records import write_names, write_shape
 from formats.vector_cases.annotations import MINOR, digest, meta
 from formats.vector_cases.case import Case, bad, exact, patch, sparse, valid
 from formats.vector_cases.patches import accepted, tensor
-from formats.vector_cases.transforms import DCT, RFFT
 
 MOST_ROWS = 65_536
 """Most rows of metadata."""
