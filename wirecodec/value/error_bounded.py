@@ -25,7 +25,6 @@ from wirecodec.value.error_bounded_section import (
     LEAST_VALUES,
     CellSection,
     build_default_table,
-    count_lanes,
     default_levels,
     read_section,
     write_smaller,
@@ -296,7 +295,8 @@ def read_short(section: Bytes, r: int, dtype: np.dtype[Any]) -> Array | None:
     if r > MAX_SHORT:
         return None
     first, length, cuts = np.zeros(1, np.int64), np.array([section.size]), np.array([0, r])
-    floats, results = _read(section, first, length, cuts, np.array([count_lanes(r)]), dtype)
+    lanes = MAX_LANES if r >= LEAST_VALUES[MAX_LANES] else 1  # sections of more lanes are longer
+    floats, results = _read(section, first, length, cuts, np.array([lanes]), dtype)
     return from_float32(floats, dtype) if results[0] == kernels.SOUND else None
 
 
