@@ -398,6 +398,6 @@ def test_storage_that_is_freed_later_is_an_error_of_all_ranks(dtype: str) -> Non
 
 def test_a_masked_array_is_refused() -> None:
     comm: Any = co.simulate(1, lambda comm: comm)[0]
-    masked = np.ma.masked_array(np.zeros(3), mask=[0, 1, 0])
+    masked = np.ma.masked_array(np.zeros(3), mask=[False, True, False])
     with pytest.raises(TypeError, match="is a MaskedArray"):
         co.LocalUpdates(None, {"w": masked}, wc.Compressor(LOSSLESS), comm, every=1)
