@@ -25,7 +25,7 @@ from wirecodec.interop import aligned_like, describe_overlap, dtype_named, local
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
     """Return {name: parameter}, also of those of torch that need no gradient.
 
-    Raises TypeError if an item is not a named torch tensor or writable array, ValueError if a name or a
+    Raises TypeError if an item is not a named torch tensor or plain writable array, ValueError if a name or a
     parameter occurs twice, or memory is shared.
     """
     pairs = named_parameters.items() if isinstance(named_parameters, Mapping) else named_parameters
@@ -37,7 +37,8 @@ def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
                 " pass model.named_parameters(), or {name: array}"
             )
         name, parameter = pair
-        writable = isinstance(parameter, np.ndarray) and parameter.flags.writeable
+        is_masked = isinstance(parameter, np.ma.MaskedArray)  # whose masked elements would be sent
+        writable = isinstance(parameter, np.ndarray) and parameter.flags.writeable and not is_masked
         if not (writable or _is_torch(parameter)):
             raise TypeError(
                 f"parameter {name!r} is a {type(parameter).__name__}; it must be a torch tensor or a writable"
@@ -74,15 +75,15 @@ def find_trained(named: Mapping[str, Any], *, frozen: bool = False) -> dict[str,
     trained = {}
     for name, parameter in named.items():
         is_frozen = _is_frozen(parameter)
-        if not is_frozen or (frozen and parameter.is_floating_point()):
-            _require_dense(name, parameter)
-            trained[name] = parameter
         if not is_frozen:
             try:
                 dtype_named(parameter.dtype)
             except wc.EncodeError as error:
                 advice = "pass parameters and buffers of these types only"
                 raise wc.EncodeError(f"{error}: {advice}", tensor=name) from None
+        if not is_frozen or (frozen and parameter.is_floating_point()):
+            _require_dense(name, parameter)
+            trained[name] = parameter
     return trained
 
 
@@ -95,6 +96,21 @@ def _require_dense(name: str, parameter: Any) -> None:
     if parameter.layout is not sys.modules["torch"].strided:
         text = f"the parameter has layout {parameter.layout}; pass a dense one, or leave it out"
         raise wc.EncodeError(text, tensor=name)
+    try:
+        shard = _shard_of(parameter)
+        if 0 not in shard.shape:
+            read(shard[(0,) * shard.dim()])
+    except (TypeError, RuntimeError, ValueError) as error:  # of torch, for a kind without elements
+        text = str(error).partition("\n")[0]
+        raise wc.EncodeError(f"the parameter cannot be read: {text}", tensor=name) from None
+
+
+def _shard_of(parameter: Any) -> Any:
+    """Return this rank's part of a tensor; raise EncodeError if it has no memory: torch would crash."""
+    shard = local_shard(parameter.detach())
+    if shard.numel() and not shard.is_meta and not shard.data_ptr():
+        raise wc.EncodeError("the storage of the parameter has been freed, as FSDP does out of use")
+    return shard
 
 
 def read(parameter: Any) -> Array:
@@ -103,7 +119,7 @@ def read(parameter: Any) -> Array:
         return np.array(parameter, _wide(parameter), order="C")
     torch = sys.modules["torch"]
     wide = torch.float64 if parameter.dtype is torch.float64 else torch.float32
-    shard = local_shard(parameter.detach())
+    shard = _shard_of(parameter)
     copied: Array = shard.to("cpu", wide, copy=True).contiguous().numpy()
     return copied
 
@@ -117,7 +133,7 @@ def write(parameter: Any, value: Array) -> bool:
     if not _is_torch(parameter):
         parameter[...] = fitting
     else:
-        local_shard(parameter.detach()).copy_(sys.modules["torch"].from_numpy(fitting))
+        _shard_of(parameter).copy_(sys.modules["torch"].from_numpy(fitting))
     return fitting is not value
 
 
@@ -197,7 +213,7 @@ def _view(parameter: Any) -> Array:
     if not (is_wide and is_plain and parameter.device.type == "cpu") or parameter.is_neg():
         return read(parameter)
     memory: Array = parameter.detach().numpy()
-    return memory
+    return memory if parameter.data_ptr() or not memory.size else read(parameter)  # which raises the error
 
 
 def _wide(parameter: Any) -> np.dtype[Any]:

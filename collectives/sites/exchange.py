@@ -45,7 +45,7 @@ from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.reduce import Dense, accumulator_dtype, add_weighted, divide_and_round
 from collectives.transport.weights import Weights, check_weight
-from wirecodec.interop import as_sparse
+from wirecodec.interop import as_flat, as_sparse
 
 _LOST = 1
 """Detail in the header of a rank whose range was exchanged, and which has lost its sum."""
@@ -386,9 +386,11 @@ def _gather_in_site(
 
 
 def _make_dense(tensor: Any) -> Any:
-    """Return an array for a sparse tensor, and any other object as it is."""
+    """Return the array of a tensor, which may be sparse; raise EncodeError if its elements cannot be read."""
     sparse = as_sparse(tensor)
-    return sparse.to_dense() if isinstance(sparse, wc.SparseTensor) else tensor
+    if isinstance(sparse, wc.SparseTensor):
+        return sparse.to_dense()
+    return tensor if isinstance(tensor, np.ndarray) else as_flat(tensor).data
 
 
 def _join(flat: Mapping[str, Dense], ranges: Ranges) -> ByteArray:

@@ -137,13 +137,12 @@ def _read_torch(tensor: Any) -> _Found | None:
     if tensor.layout is not torch.strided or tensor.is_meta:
         return None
     try:
-        address = tensor.data_ptr()
-    except RuntimeError:  # a subclass without memory
+        address, width = tensor.data_ptr(), tensor.element_size()
+        if tensor.is_contiguous():
+            return address, (tensor.numel(),), None, width
+        return address, tuple(tensor.shape), tuple(width * stride for stride in tensor.stride()), width
+    except (RuntimeError, ValueError):  # a subclass without memory, or without a shape
         return None
-    width = tensor.element_size()
-    if tensor.is_contiguous():
-        return address, (tensor.numel(),), None, width
-    return address, tuple(tensor.shape), tuple(width * stride for stride in tensor.stride()), width
 
 
 def _read_array(array: Any) -> _Found | None:

@@ -16,6 +16,7 @@ from collectives.communicator import Communicator
 from collectives.local_updates.anchor import Anchor
 from tests.collectives.store.peers import make_comm, run_each
 from tests.oracles import Array
+from tests.wirecodec.test_foreign_arrays import UNREADABLE
 
 LOSSLESS = "all | raw-index | raw"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -363,3 +364,40 @@ def test_tensors_without_dense_elements_are_refused_by_name(kind: str, over_site
         co.LocalUpdates(
             None, named, wc.Compressor(LOSSLESS), co.Sites(comm, comm) if over_sites else comm, every=1
         )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in UNREADABLE if kind != "meta"])
+@pytest.mark.parametrize("over_sites", [False, True])
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_that_torch_cannot_read_are_refused_by_name(kind: str, over_sites: bool) -> None:
+    """torch itself reads storage that was freed: the process ends, or other memory is sent."""
+    tensor = UNREADABLE[kind][0](pytest.importorskip("torch"))
+    comm: Any = co.simulate(1, lambda comm: comm)[0]
+    end: Any = co.Sites(comm, comm) if over_sites else comm
+    with pytest.raises(wc.EncodeError, match="tensor 'w'"):
+        co.LocalUpdates(None, {"w": tensor}, wc.Compressor(LOSSLESS), end, every=1)
+    with pytest.raises(co.CollectiveError):
+        co.allreduce(end, {"w": tensor}, wc.Compressor(LOSSLESS))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_storage_that_is_freed_later_is_an_error_of_all_ranks(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    def work(comm: Any) -> str:
+        w = torch.ones(3, dtype=getattr(torch, dtype))
+        local = co.LocalUpdates(None, {"w": w}, wc.Compressor(LOSSLESS), comm, every=1)
+        if comm.rank == 1:
+            w.untyped_storage().resize_(0)
+        with pytest.raises(co.CollectiveError, match="has been freed"):
+            local.step()
+        return "raised"
+
+    assert co.simulate(2, work) == ["raised"] * 2
+
+
+def test_a_masked_array_is_refused() -> None:
+    comm: Any = co.simulate(1, lambda comm: comm)[0]
+    masked = np.ma.masked_array(np.zeros(3), mask=[False, True, False])
+    with pytest.raises(TypeError, match="is a MaskedArray"):
+        co.LocalUpdates(None, {"w": masked}, wc.Compressor(LOSSLESS), comm, every=1)
