@@ -33,7 +33,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 unexport PYTHONDONTWRITEBYTECODE  # tests and benchmarks start hundreds of processes, which import faster from bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-feed bench-against bench-collectives bench-step docs dist clean
+.PHONY: help demo quick test test-all test-slow test-more test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-feed bench-against bench-collectives bench-step docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,8 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 # Folders and files with tests of MPI ranks: to collect all others takes as long again.
 MPI_TESTS := tests/collectives tests/benchmarks/demo tests/benchmarks/step tests/gpu_hardware tests/test_mpi_launch.py
+
+PARTS := $(SLOW:%=--part slow=%) $(SWEEP:%=--part sweep=%)
 
 quick: $(INSTALLED)  ## style of what changed, and its tests, in about a minute; TESTS="rice sums": the tests of these modules
 	@changed="$$(git diff --name-only --diff-filter=d HEAD -- '*.py') $$(git ls-files --others --exclude-standard -- '*.py')"; \
@@ -64,6 +66,10 @@ test-slow: $(INSTALLED)  ## the tests of tests/slow.tsv, which `make test` leave
 test-sweep: $(INSTALLED)  ## the cases that `make test` samples from, and multi-rank sweeps; PART=1/4: a quarter of them
 	$(BIN)/python -m pytest -q -m "sweep and not mpi" $(PARALLEL) $(PART:%=--part %)
 	$(BIN)/python -m pytest -q -m "sweep and mpi" $(MPI_TESTS) $(PART:%=--part %)
+
+test-more: $(INSTALLED)  ## both in one run; SLOW=1/2 SWEEP=3/6: parts of them
+	$(BIN)/python -m pytest -q -m "(slow or sweep) and not mpi and not nightly and not bounds" $(PARALLEL) $(PARTS)
+	$(BIN)/python -m pytest -q -m "(slow or sweep) and mpi and not nightly" $(MPI_TESTS) $(PARTS)
 
 test-nightly: $(INSTALLED)  ## sweeps that take an hour
 	$(BIN)/python -m pytest -q -m nightly $(PARALLEL)

@@ -7,7 +7,8 @@
 
 ``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3). With
 ``--streams units`` or ``--streams containers``, a splitter of streams runs over the stream vectors instead
-(streams.py), and with ``--patches`` a reader of patches of weights over their vectors (patches.py). With
+(streams.py). With ``--patches``, a reader of patches of weights runs over their vectors (patches.py), and
+with ``--indexes`` a reader of closed streams (indexes.py). With
 ``--pieces N``, the standard input of a program arrives in pieces of N bytes.
 """
 
@@ -365,6 +366,21 @@ def _run_patches(options: argparse.Namespace) -> tuple[int, list[Failure]]:
     return total, patches.run_patches(apply, options.vectors)
 
 
+def _run_indexes(options: argparse.Namespace) -> tuple[int, list[Failure]]:
+    """Return the number of closed streams, and the failures of the reader that the command line names."""
+    from formats import indexes
+
+    read: indexes.Read = indexes.reference
+    if options.program is not None:
+        from formats.program import run_indexer
+
+        read = run_indexer(shlex.split(options.program), options.pieces)
+    elif options.decoder is not None:
+        read = _import_function(options.decoder)
+    total = sum(1 for _ in indexes.load_indexes(options.vectors))
+    return total, indexes.run_indexes(read, options.vectors)
+
+
 def _run_texts(options: argparse.Namespace) -> tuple[int, list[Failure]]:
     """Return the number of vectors, and the failures of the program that prints their text forms."""
     from formats import texts
@@ -402,16 +418,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the stream vectors, for a splitter that returns units or that skips them",
     )
     parser.add_argument("--patches", action="store_true", help="the patches of weights, for their readers")
+    parser.add_argument("--indexes", action="store_true", help="the closed streams, for readers of indexes")
     options = parser.parse_args(arguments)
     if options.text and options.streams:
         parser.error("--text takes the streams, too: --streams is for splitters")
-    if options.patches and (options.text or options.streams or options.core):
-        parser.error("--patches is for readers of patches, without --text, --streams and --core")
+    for name in ("patches", "indexes"):
+        if getattr(options, name) and (options.text or options.streams or options.core):
+            parser.error(f"--{name} is for readers of {name}, without --text, --streams and --core")
+    if options.patches and options.indexes:
+        parser.error("--patches and --indexes are for readers of two kinds")
     started = options.program or options.text
     if options.pieces is not None and not (started and 1 <= options.pieces <= MOST_PIECE):
         parser.error(f"--pieces takes 1 to {MOST_PIECE} bytes, for a program")
     runs = _run_texts if options.text else _run_streams if options.streams else _run_containers
-    runs = _run_patches if options.patches else runs
+    runs = _run_patches if options.patches else _run_indexes if options.indexes else runs
     total, failures = runs(options)
     for failure in failures:
         print(f"{failure.id}: {failure.message}")

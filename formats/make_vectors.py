@@ -32,6 +32,8 @@ STREAMS = "streams"
 """Folder of the streams, which are not among the vectors of a decoder of containers."""
 PATCHES = "patches"
 """Folder of the patches of weights, which need a reader that is given a state."""
+INDEXES = "indexes"
+"""Folder of the closed streams, which need a reader of indexes."""
 
 
 def folder_of(id: str) -> str:
@@ -57,7 +59,7 @@ def render_all() -> dict[str, str]:
                 raise AssertionError(f"two cases have the id {case.id}")
             ids.add(case.id)
             path = f"{case.verdict}/{folder_of(case.id)}/{case.id}.json"
-            for field, folder in (("parts", STREAMS), ("state", PATCHES)):
+            for field, folder in (("parts", STREAMS), ("state", PATCHES), ("index", INDEXES)):
                 if field in case.fields:
                     path = f"{folder}/{case.id}.json"
             texts[path] = "\n".join(_render(case.fields, "")) + "\n"

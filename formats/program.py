@@ -18,6 +18,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from formats.conformance import Decode, Expected, One, TensorTuple, parse_decoded, refusal_of
+from formats.indexes import Read, Row
 from formats.patches import Apply, State, parse_state, write_state
 from formats.streams import Part, Split, parse_outcome, split_all, write_parts
 from formats.texts import Show
@@ -88,6 +89,24 @@ def run_patcher(command: Sequence[str], pieces: int | None = None) -> Apply:
         return parse_state(answer["target"])
 
     return apply
+
+
+def run_indexer(command: Sequence[str], pieces: int | None = None) -> Read:
+    """Return a reader of indexes that starts the program for each stream.
+
+    Args:
+        command: the program and its first arguments.
+        pieces: number of bytes that the program gets at a time; None for all.
+    """
+
+    def read(data: bytes, limits: dict[str, int]) -> list[Row]:
+        answer = ask(command, data, {"index": True} | write_argument(limits, None), pieces)
+        if answer["result"] != "ok":
+            raise Refused(answer["result"], answer["code"])
+        rows: list[Row] = answer["index"]
+        return rows
+
+    return read
 
 
 def run_text(command: Sequence[str], pieces: int | None = None) -> Show:
@@ -209,6 +228,17 @@ def answer_stream(split: Split, data: bytes, argument: str) -> dict[str, Any]:
     outcome = split_all(split, data, read_argument(argument)[0])
     fields = {"result": outcome.result} | ({"code": outcome.code} if outcome.code else {})
     return fields | {"parts": write_parts(outcome.parts)}
+
+
+def answer_index(read: Read, data: bytes, argument: str) -> dict[str, Any]:
+    """Return what a program with this reader of indexes prints for a stream."""
+    try:
+        return {"result": "ok", "index": read(data, read_argument(argument)[0])}
+    except Exception as error:
+        kind, code = refusal_of(error)
+        if code is None:
+            raise
+        return {"result": kind, "code": code}
 
 
 def answer_patch(apply: Apply, data: bytes, argument: str) -> dict[str, Any]:

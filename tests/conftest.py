@@ -34,7 +34,13 @@ WITHOUT_GPU = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", metavar="I/N", help="run only part I of N parts of the selected tests")
+    parser.addoption(
+        "--part",
+        metavar="[MARKER=]I/N",
+        action="append",
+        default=[],
+        help="run only part I of N parts of the selected tests, or of those with a marker",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,10 +61,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[WITHOUT_GPU] = len(of_gpu)
         config.hook.pytest_deselected(items=of_gpu)
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
-    if part := config.getoption("--part"):
-        others = [item for item in items if not is_in_part(item.nodeid, part)]
+    for given in config.getoption("--part"):
+        marker, _, part = given.rpartition("=")
+        parted = [item for item in items if not marker or item.get_closest_marker(marker)]
+        others = [item for item in parted if not is_in_part(item.nodeid, part)]
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if is_in_part(item.nodeid, part)]
+        left_out = set(others)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

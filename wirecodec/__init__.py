@@ -28,6 +28,7 @@ from wirecodec.errors import (
     Unsupported,
     WireError,
 )
+from wirecodec.files.opening import open
 from wirecodec.index import IndexCodec
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import apply, diff, merge
@@ -97,6 +98,7 @@ __all__ = [
     "iter_stream",
     "max_encoded_bytes",
     "merge",
+    "open",
     "preset",
     "recipe",
     "register",

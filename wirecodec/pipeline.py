@@ -12,7 +12,7 @@ container before they return any part of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from wirecodec.arrays import Bytes
@@ -197,9 +197,13 @@ def decode_to(
 
 
 def decode_many(
-    blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
+    blob: Any,
+    *,
+    limits: DecodeLimits | None = None,
+    schema: Schema | None = None,
+    names: Collection[str] | None = None,
 ) -> dict[str, SparseTensor]:
-    """Decode all tensors of a container.
+    """Decode the tensors of a container.
 
     Args:
         blob: any buffer of bytes, or a uint8 array on a GPU.
@@ -207,6 +211,8 @@ def decode_many(
         schema: {name: (shape, dtype)} of all expected tensors, or None to accept any. It also names the
             tensors if the container does not. Without it they are named "0", "1", …, with leading zeros if
             there are more than ten.
+        names: of the tensors to return; None for all. The header is checked as a whole; of the payload, only
+            the entries of these tensors are checked and decoded.
 
     Returns:
         {name: SparseTensor} on the blob's device, ascending by the names' UTF-8 bytes.
@@ -214,6 +220,7 @@ def decode_many(
     Raises:
         WireError: the bytes are not a valid container, exceed a limit, or do not match the schema. No bytes
             raise any other exception.
+        KeyError: the container has no tensor of one of ``names``.
         DeviceError: the blob is on a GPU that cannot be used.
 
     Examples:
@@ -221,25 +228,66 @@ def decode_many(
         >>> blob = wc.encode_many({"w": np.ones(3, "f4"), "b": np.zeros(2, "f4")})
         >>> wc.decode_many(blob)["w"]
         SparseTensor(shape=(3,), nnz=3, dtype=float32)
+        >>> list(wc.decode_many(blob, names=["b"]))
+        ['b']
     """
-    return decode_many_to(on_gpu(blob), blob, limits=limits, schema=schema)
+    return decode_many_to(on_gpu(blob), blob, limits=limits, schema=schema, names=names)
 
 
 def decode_many_to(
-    to_gpu: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
+    to_gpu: bool,
+    blob: Any,
+    *,
+    limits: DecodeLimits | None = None,
+    schema: Schema | None = None,
+    names: Collection[str] | None = None,
 ) -> dict[str, SparseTensor]:
-    """Decode all tensors onto the current GPU or onto the host, wherever the blob is."""
+    """Decode tensors onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
     data, header = open_container(blob, limits, sizes_trusted=schema is not None)
     if to_gpu:
         require_floats(header, _ON_GPU)
     specs = TensorSpecs(header, schema)
     check_all(specs, schema)
+    if names is not None and not to_gpu:
+        return _decode_some(data, header, specs, limits, names)
     tensors = choose_implementation(to_gpu).tensors_of(data, header, specs, limits)
     header.extension.keep()
     for key in header.extension.patches():
         tensors[key] = tensors[key]._with_absent(UNCHANGED)
-    return dict(zip(specs.names(), tensors, strict=True))
+    found = dict(zip(specs.names(), tensors, strict=True))
+    return found if names is None else {name: found[name] for name in sorted(set(names), key=str.encode)}
+
+
+def decode_listed(blob: Any, listed: Schema, name: str, limits: DecodeLimits) -> SparseTensor:
+    """Decode a tensor of a container whose tensors a file's index lists.
+
+    The index is as untrusted as the container. So it is compared as a schema, and lifts no limit.
+    """
+    data, header = open_container(blob, limits, sizes_trusted=False)
+    spec = plain_spec(header) if len(listed) == 1 and not header.extension.patches() else None
+    if spec is not None and spec.name in listed:
+        check_only((spec,), listed[spec.name])
+        tensor: SparseTensor = host.only_tensor_of(data, header, spec, limits)
+        header.extension.keep()
+        return tensor
+    specs = TensorSpecs(header, listed)
+    check_all(specs, listed)
+    return _decode_some(data, header, specs, limits, (name,))[name]
+
+
+def _decode_some(
+    data: Bytes, header: ContainerHeader, specs: TensorSpecs, limits: DecodeLimits, names: Collection[str]
+) -> dict[str, SparseTensor]:
+    """Decode the tensors of some names on the host."""
+    keys = {name: key for key, name in enumerate(specs.names())}
+    wanted = sorted(map(keys.__getitem__, set(names)))
+    tensors = host.some_tensors_of(data, header, specs, limits, wanted)
+    header.extension.keep()
+    for key in tensors.keys() & set(header.extension.patches()):
+        tensors[key] = tensors[key]._with_absent(UNCHANGED)
+    listed = {key: name for name, key in keys.items()}
+    return {listed[key]: tensor for key, tensor in tensors.items()}
 
 
 def open_container(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, ContainerHeader]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import sys
 
-from formats import patches
+from formats import indexes, patches
 from formats.conformance import reference
-from formats.program import answer, answer_patch, answer_stream
+from formats.program import answer, answer_index, answer_patch, answer_stream
 from formats.streams import reference_of
 
 if __name__ == "__main__":
@@ -18,6 +18,8 @@ if __name__ == "__main__":
     fields = json.loads(argument)
     if kind := fields.get("stream"):
         answered = answer_stream(reference_of(kind), data, argument)
+    elif fields.get("index"):
+        answered = answer_index(indexes.reference, data, argument)
     elif "state" in fields:
         answered = answer_patch(patches.reference, data, argument)
     else:

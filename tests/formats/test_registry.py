@@ -36,7 +36,9 @@ ROOT = FORMATS.parent
 STATUS = {"1.0": "stable", "1.1": "draft"}
 """Status of the numbers of each version."""
 STREAM, PATCH = FORMATS / "spec" / "stream.md", FORMATS / "spec" / "patch.md"
-STREAMS = sorted((FORMATS / "vectors" / "streams").glob("*.json"))
+STREAMS = sorted(
+    path for folder in ("streams", "indexes") for path in (FORMATS / "vectors" / folder).glob("*.json")
+)
 
 
 def test_every_page_and_code() -> None:

@@ -28,7 +28,7 @@ LAYERS = {
         {"cpu"},
         {"gpu"},
         {"pipeline"},
-        {"decode_into"},
+        {"decode_into", "files"},
         {"patch"},
         {"compressor"},
         {"compilation", "comparison"},

@@ -17,11 +17,13 @@ from wirecodec.container.inspect import ContainerInfo, PatchInfo, inspect
 from wirecodec.container.stream import Unit, iter_stream
 from wirecodec.element_types import element_dtype_named, name_of
 from wirecodec.errors import WireError
+from wirecodec.files.index import END, INDEX, PADDING
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_many
 from wirecodec.sparse import SparseTensor
 
 VALID = "valid"
+_UNITS = {INDEX: "index", END: "end of the stream", PADDING: "padding"}
 _TEXT_COLUMNS = ("name", "shape", "dtype", "transform", "index", "value")
 _MAX_TAG_WIDTH = 256
 
@@ -83,8 +85,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([_to_json(part, values=options.values) for part in parts], indent=2))
     else:
+        at = 0
         for part in parts:
-            print(_format_part(part))
+            print(_format_part(part, at))
+            at += _length_of(part)
         shown = [part for part in parts if isinstance(part, _Shown)]
         if not decoded and any(part.info.patch is None for part in shown):
             print("payloads: not checked; inspect --verify checks them")
@@ -165,14 +169,22 @@ def to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, int) and value > 2**53 else value
 
 
-def _format_part(part: _Part) -> str:
+def _length_of(part: _Part) -> int:
+    """Return the bytes that a part takes in the stream."""
+    return (part.info.nbytes if isinstance(part, _Shown) else part.nbytes) or 0
+
+
+def _format_part(part: _Part, at: int) -> str:
+    """Format a part; the offset of each but the first is shown."""
+    offset = f", at byte {at:,}" if at else ""
     if isinstance(part, Unit):
-        return f"unit of application {part.application}, {format_count(len(part.body), 'byte', 'bytes')}"
+        name = _UNITS.get(part.application, f"unit of application {part.application}")
+        return f"{name}, {format_count(len(part.body), 'byte', 'bytes')}{offset}"
     if isinstance(part, _Refused):
         size = "stream" if part.nbytes is None else f"container of {part.nbytes:,} bytes"
         return f"{size} refused at byte {part.offset:,}: {escape(part.refused)}"
     payload = "" if part.payload is None else f"\npayload: {escape(part.payload)}"
-    return format_container(part.info) + payload
+    return format_container(part.info, offset) + payload
 
 
 def _format_annotations(info: ContainerInfo) -> list[str]:
@@ -226,8 +238,8 @@ def find_states(patch: PatchInfo) -> tuple[str, str]:
     return f"{(patch.rest + base) & MASK:016x}", f"{(patch.rest + target) & MASK:016x}"
 
 
-def format_container(info: ContainerInfo) -> str:
-    """Format one container: a line about it, and a table with a row per entry.
+def format_container(info: ContainerInfo, offset: str = "") -> str:
+    """Format one container: a line about it and its offset, and a table with a row per entry.
 
     Bits are bits per stored element. Long names are shortened: a name is repeated in the padding of every
     row, so one long name could make the table quadratic.
@@ -247,8 +259,9 @@ def format_container(info: ContainerInfo) -> str:
     if not any(e.transform for e in info.entries):
         header, *rows = [row[:3] + row[4:] for row in (header, *rows)]
     left = [i for i, title in enumerate(header) if title in _TEXT_COLUMNS]
+    draft = " (draft)" if info.is_draft else ""
     lines = [
-        f"wirecodec {info.version}{' (draft)' if info.is_draft else ''}, {info.nbytes:,} bytes, {count}{tag}",
+        f"wirecodec {info.version}{draft}, {info.nbytes:,} bytes, {count}{tag}{offset}",
         *format_table(header, rows, left),
     ]
     lines += _format_annotations(info)

@@ -19,6 +19,8 @@ from wirecodec.tensors import as_bytes
 
 _UNIT_MAGIC = b"\xf7WCU"
 _UNIT = struct.Struct("<4sIIIQ")
+UNIT_BYTES = _UNIT.size
+"""Bytes of a unit before its body."""
 _PIECE = 2**20
 """Bytes that are read at a time."""
 
@@ -149,7 +151,7 @@ def _iter_parts(source: Any, limits: DecodeLimits, *, units_read: bool) -> Itera
                 raise Truncated("container", f"{blob.size} bytes of {total}")
             yield blob
             continue
-        _, application, length, checksum, total = _UNIT.unpack(head)
+        _, _, length, _, total = _UNIT.unpack(head)
         if total > limits.max_bytes:
             raise LimitExceeded("max-bytes", f"a unit of {total} bytes; the limit is {limits.max_bytes}")
         if total != PREFIX_BYTES + length + (-length & 7):
@@ -160,11 +162,20 @@ def _iter_parts(source: Any, limits: DecodeLimits, *, units_read: bool) -> Itera
         body = taken.take(total - PREFIX_BYTES).tobytes()
         if len(body) < total - PREFIX_BYTES:
             raise Truncated("unit", f"{PREFIX_BYTES + len(body)} bytes of {total}")
-        if _unit_checksum(head, body) != checksum:
-            raise ChecksumMismatch("unit-checksum", "the unit's checksum does not match")
-        if any(body[length:]):
-            raise Malformed("unit-padding", "padding is not zero")
-        yield Unit(application, body[:length])
+        yield read_unit(head + body)
+
+
+def read_unit(data: bytes) -> Unit:
+    """Read a unit that fills some bytes, at least 24: rows 5, 7 and 8 of the page. Raises a WireError."""
+    head, body = data[:UNIT_BYTES], data[UNIT_BYTES:]
+    _, application, length, checksum, total = _UNIT.unpack(head)
+    if total != len(data) or total != UNIT_BYTES + length + (-length & 7):
+        raise Malformed("unit-length", f"a unit of {total} bytes with a body of {length}")
+    if _unit_checksum(head, body) != checksum:
+        raise ChecksumMismatch("unit-checksum", "the unit's checksum does not match")
+    if any(body[length:]):
+        raise Malformed("unit-padding", "padding is not zero")
+    return Unit(application, body[:length])
 
 
 class _Buffer:

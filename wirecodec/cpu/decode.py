@@ -34,6 +34,7 @@ def decode_chunks(
     read: Callable[[Row, list[Bytes], DecodeLimits], DecodedChunk] = decode_chunk,
     cut: Callable[[DecodedChunk, Array], dict[int, list[DecodedChunk]]] = split_fused,
     batches: Sequence[DecodedBatch] = (),
+    skipped: Array | None = None,
 ) -> DecodedChunks:
     """Decode all chunks of a container; split fused entries, and invert transforms.
 
@@ -44,6 +45,7 @@ def decode_chunks(
         read: decodes a chunk.
         cut: splits a fused chunk into its members.
         batches: entries that are decoded already.
+        skipped: (n_entries,) bool, entries whose tensors are not asked for; None for none.
 
     ``read`` and ``cut`` may leave arrays on a GPU if no tensor is transformed.
 
@@ -54,7 +56,7 @@ def decode_chunks(
         WireError: a section is not valid.
     """
     kept = ChunkStore(header)
-    done = np.zeros(header.table.size, np.bool_)
+    done = np.zeros(header.table.size, np.bool_) if skipped is None else skipped.copy()
     for batch in batches:
         kept.keep_batch(batch)
         done[batch.entries] = True
@@ -67,6 +69,9 @@ def decode_chunks(
     for row, (key, size) in zip(
         header.table[spans.starts[spans.domains > 0]].tolist(), header.extension.lengths(), strict=True
     ):
+        if skipped is not None and skipped[spans.starts[spans.find(key)]]:
+            vector = next(vectors, None) if vector is not None and vector[0, 0] == key else vector
+            continue
         field = Row(*row)
         part = invert_transform(decoded[key], field.dtype >> 4, size, element_type(field))
         if vector is None or vector[0, 0] != key:
@@ -76,6 +81,8 @@ def decode_chunks(
             decoded.replace(member, chunks)
         vector = next(vectors, None)
     for group in header.extension.groups():
+        if skipped is not None and skipped[spans.starts[spans.find(int(group[0, 0]))]]:
+            continue
         for key, chunks in cut(decoded[int(group[0, 0])][0], group).items():
             decoded.replace(key, chunks)
     return decoded
@@ -112,6 +119,24 @@ def tensors_of(
         else concatenate_chunks(spec, parts.pop(key), limits)
         for key, spec in enumerate(specs)
     ]
+
+
+def some_tensors_of(
+    data: Bytes, header: ContainerHeader, specs: TensorSpecs, limits: DecodeLimits, keys: Sequence[int]
+) -> dict[int, SparseTensor]:
+    """Decode the tensors of some keys, ascending, and no other entries. Raises a WireError."""
+    owners = {
+        int(key): int(members[0, 0])
+        for members in header.extension.sharing()
+        for key in members[:, 0].tolist()
+    }
+    wanted = np.isin(header.table["key"], [owners.get(key, key) for key in keys])
+    parts = decode_chunks(data, header, limits, skipped=~wanted)
+    chosen, found = set(keys), {}
+    for key, spec in enumerate(specs):
+        if key in chosen:
+            found[key] = concatenate_chunks(spec, parts.pop(key), limits)
+    return found
 
 
 def only_tensor_of(

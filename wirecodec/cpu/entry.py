@@ -9,7 +9,7 @@ from wirecodec.container.reader import ContainerHeader
 from wirecodec.cpu import fast  # noqa: F401 - fills the table of fast forms
 from wirecodec.cpu.add import add, average, can_add, describe_targets
 from wirecodec.cpu.chunk_store import DecodedChunks
-from wirecodec.cpu.decode import decode_chunks, only_tensor_of, tensors_of
+from wirecodec.cpu.decode import decode_chunks, only_tensor_of, some_tensors_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
 from wirecodec.cpu.forms import current
 from wirecodec.cpu.step import step
@@ -26,6 +26,7 @@ __all__ = [
     "only_tensor_of",
     "read_bytes",
     "replace_head",
+    "some_tensors_of",
     "step",
     "tensors_of",
 ]

@@ -25,6 +25,7 @@ from wirecodec.value.error_bounded_section import (
     LEAST_VALUES,
     CellSection,
     build_default_table,
+    count_lanes,
     default_levels,
     read_section,
     write_smaller,
@@ -295,7 +296,7 @@ def read_short(section: Bytes, r: int, dtype: np.dtype[Any]) -> Array | None:
     if r > MAX_SHORT:
         return None
     first, length, cuts = np.zeros(1, np.int64), np.array([section.size]), np.array([0, r])
-    floats, results = _read(section, first, length, cuts, _count_few_lanes(np.array([r])), dtype)
+    floats, results = _read(section, first, length, cuts, np.array([count_lanes(r)]), dtype)
     return from_float32(floats, dtype) if results[0] == kernels.SOUND else None
 
 

@@ -105,8 +105,8 @@ def run_parallel(work: Callable[[Array], object], units: int, least: int) -> Non
         units: number of units.
         least: units that take at least 50 µs; fewer than twice as many run in this thread alone.
     """
-    count = min(thread_count(), units // least)
-    if units < 2 * least or count == 1 or flushes_denormals():
+    count = 1 if units < 2 * least else min(thread_count(), units // least)
+    if count == 1 or flushes_denormals():
         work(np.array((0, units, units), np.int64))
         return
     turns = np.array((0, units, units, 0), np.int64)

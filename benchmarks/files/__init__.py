@@ -1,0 +1,1 @@
+"""One tensor of many, read from a file."""

@@ -1,0 +1,187 @@
+"""TensorWriter: containers that are appended to a stream, which is closed with an index at the end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from wirecodec.arrays import Bytes
+from wirecodec.container.reader import read_header
+from wirecodec.container.schema import TensorSpecs
+from wirecodec.container.stream import UNIT_BYTES, Unit, iter_stream
+from wirecodec.errors import Truncated, WireError
+from wirecodec.files.index import PADDING, Part, read_index, write_index
+from wirecodec.files.source import LocalFile, connect
+from wirecodec.limits import UNLIMITED
+from wirecodec.pipeline import encode_many
+from wirecodec.settings.rules import Key
+from wirecodec.settings.scheme import SchemeLike, schemes_for
+from wirecodec.tensors import TensorLike, as_bytes
+
+
+class TensorWriter:
+    """File of named tensors that is written; ``wc.open`` returns it.
+
+    ``close`` writes the index. A block of ``with`` that raises leaves the file as it was before.
+
+    Args:
+        path: a path; or a URL, whose object is written when the file is closed.
+        options: of the URL's file system.
+        appends: whether a file that exists is continued.
+        align: the payloads of containers start at multiples of so many bytes, a multiple of 8.
+    """
+
+    def __init__(self, path: str, options: dict[str, Any], *, appends: bool, align: int = 8) -> None:
+        if align < 8 or align % 8 or align > 2**20:
+            raise ValueError(f"align is {align}; it must be a multiple of 8, up to 2^20")
+        is_remote = "://" in path
+        if appends and is_remote:
+            raise ValueError("an object of a bucket cannot be continued; write another one, with mode='w'")
+        self._upload = connect(path, options) if is_remote else None
+        self._path = path if is_remote else os.path.realpath(path)  # a link stays a link
+        self._align, self._appends = align, appends and os.path.exists(path)
+        self._parts: list[Part] = []
+        self._start, self._is_broken = 0, False
+        if self._appends:
+            self._parts, self._start = _find_parts(path)
+            self._temporary, mode = path, "r+b"
+        else:
+            folder = tempfile.gettempdir() if is_remote else os.path.dirname(self._path)
+            self._temporary, mode = os.path.join(folder, f".wirecodec-{secrets.token_hex(8)}.tmp"), "xb"
+        self._file: BinaryIO = open(self._temporary, mode)  # type: ignore[assignment]  # noqa: SIM115
+        self._file.seek(self._start)
+        self._at = self._start
+
+    def append(
+        self,
+        tensors: Mapping[str, TensorLike],
+        scheme: SchemeLike | Mapping[Key, SchemeLike] = None,
+        **options: Any,
+    ) -> None:
+        """Encode tensors, each as a container of its own, and append them. A name that exists is replaced.
+
+        Args:
+            tensors: {name: tensor}, as for ``encode_many``.
+            scheme, options: as for ``encode_many``.
+
+        Raises:
+            EncodeError: a scheme cannot carry its tensor.
+            OSError: the file cannot be written.
+        """
+        schemes = schemes_for(dict(tensors), scheme)
+        for name, tensor in tensors.items():
+            self.append_blob(encode_many({name: tensor}, schemes[name], **options))
+
+    def append_blob(self, blob: Any) -> None:
+        """Append a container with names. Raises WireError if its header is not valid."""
+        data = as_bytes(blob)
+        part = _describe(data, self._at, len(self._parts))
+        payload = read_header(data, UNLIMITED, private=True, based=True).payload
+        gap = -(self._at + payload) % self._align
+        if gap:
+            gap += self._align * max(0, -(-(UNIT_BYTES - gap) // self._align))
+            self._write(Unit(PADDING, bytes(gap - UNIT_BYTES)).to_bytes())
+        self._parts.append(Part(self._at, data.size, part.digest, part.tensors))
+        self._write(data.data)
+
+    def _write(self, data: Any) -> None:
+        try:
+            self._file.write(data)
+        except BaseException:
+            self._is_broken = True  # a part of the data may be in the file
+            raise
+        self._at += len(data)
+
+    def close(self) -> None:
+        """Write the index and the end. The file takes its name, or the object is written, after that.
+
+        Raises:
+            OSError: the file cannot be written, or an earlier write has failed. It is as it was before.
+        """
+        if self._file.closed:
+            return
+        try:
+            if self._is_broken:
+                raise OSError(f"{self._path}: a write has failed, so the file was left as it was before")
+            self._write(write_index(self._parts, self._at))
+            self._file.truncate()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except BaseException:
+            self.discard()
+            raise
+        self._file.close()
+        if self._upload is not None:
+            fs, path = self._upload
+            try:
+                fs.put_file(self._temporary, path)
+            finally:
+                os.unlink(self._temporary)
+        elif not self._appends:
+            with suppress(FileNotFoundError):
+                os.chmod(self._temporary, stat.S_IMODE(os.stat(self._path).st_mode))
+            os.replace(self._temporary, self._path)
+
+    def discard(self) -> None:
+        """Leave the file as it was before this writer."""
+        if self._file.closed:
+            return
+        with suppress(OSError):
+            self._file.close()  # writes what is left of a buffer
+        if self._appends:
+            os.truncate(self._temporary, self._start)
+        else:
+            with suppress(OSError):
+                os.unlink(self._temporary)
+
+    def __enter__(self) -> TensorWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        (self.close if kind is None else self.discard)()
+
+
+def _describe(data: Bytes, offset: int, number: int) -> Part:
+    """Return the row of a container; its header is checked."""
+    header = read_header(data, UNLIMITED, private=True, based=True)
+    if not header.extension.is_named and len(TensorSpecs(header, None)):
+        raise ValueError(f"container {number} has no names; pass names=True to encode_many")
+    tensors = tuple((spec.name, spec.shape, spec.dtype) for spec in TensorSpecs(header, None))
+    return Part(offset, data.size, hashlib.sha256(data.data).digest(), tensors)
+
+
+def _find_parts(path: str) -> tuple[list[Part], int]:
+    """Return the containers of a file, and where the next one goes.
+
+    A stream without an end, such as of a writer that was killed, has its complete containers.
+    """
+    source = LocalFile(path)
+    try:
+        return read_index(source.size, source.read, UNLIMITED).to_parts(), source.size
+    except Truncated:
+        pass
+    finally:
+        source.close()
+    parts: list[Part] = []
+    at = 0
+    with open(path, "rb") as file:
+        try:
+            for part in iter_stream(file, limits=UNLIMITED):
+                if not isinstance(part, Unit):
+                    parts.append(_describe(part, at, len(parts)))
+                at += part.nbytes
+        except WireError as error:
+            if not parts:
+                raise
+            if error.code not in ("prefix", "container", "unit"):  # a damaged part, not one that is cut
+                raise
+    return parts, at
