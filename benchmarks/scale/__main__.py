@@ -100,7 +100,6 @@ def _format(kept: Kept, systems: Options) -> tuple[Cells, Cells, str]:
     sites = {name: predict_cells(found, site=Site(), latency=LATENCY) for name, found in kept.rates.items()}
     text = report.format_page(
         maps,
-        sites,
         _check(kept),
         options=systems,
         latency=LATENCY,

@@ -88,7 +88,6 @@ def _name_network(cell: Cell) -> str:
 
 def format_page(
     maps: Mapping[str, Sequence[Cell]],
-    sites: Mapping[str, Sequence[Cell]],
     checked: Sequence[CheckedTime],
     *,
     options: Options,
@@ -102,7 +101,6 @@ def format_page(
 
     Args:
         maps: {model: cells}.
-        sites: {model: cells} with sites.
         checked: of the check.
         options: of the systems.
         latency: seconds per message.
@@ -125,12 +123,8 @@ def format_page(
     within = Site()
     text = SITES.format(ranks=within.ranks, bandwidth=format_bandwidth(within.bandwidth))
     parts += ["## With sites\n", text, "![maps with sites](scale_sites.png)\n"]
-    for model, cells in sites.items():
-        parts += [f"### {model}\n", _format_winners(cells)]
     parts += ["## Local updates\n", LOCAL_NOTE.format(every=options.every)]
     parts += ["![local updates](scale_local.png)\n"]
-    for model, cells in maps.items():
-        parts += [f"### {model}\n", _format_local(cells)]
     parts += ["## Real runs\n"]
     parts += (
         [f"Skipped: {skipped}.\n"]
@@ -238,16 +232,6 @@ def _pivot(cells: Sequence[Cell], texts: Sequence[str]) -> str:
 
 def _format_winners(cells: Sequence[Cell]) -> str:
     return _pivot(cells, [f"{c.winner} {format_factor(c.speed_up(c.winner))}×" for c in cells])
-
-
-def _format_local(cells: Sequence[Cell]) -> str:
-    return _pivot(
-        cells,
-        [
-            f"{format_factor(c.speed_up(LOCAL))}×, {format_factor(c.seconds[c.winner] / c.seconds[LOCAL])}×"
-            for c in cells
-        ],
-    )
 
 
 def _format_check(checked: Sequence[CheckedTime]) -> str:

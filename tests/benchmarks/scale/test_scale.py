@@ -122,7 +122,6 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     assert report.check_targets(checked)[0].met is False
     page = report.format_page(
         {"ResNet-50": cells},
-        {"ResNet-50": within},
         checked,
         options=OPTIONS,
         latency=1e-4,
