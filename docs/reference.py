@@ -44,7 +44,7 @@ GROUPS = (
         "Tensors become containers, and containers become tensors. Readers bound what a container may cost.",
         (
             *("wirecodec.pipeline", "wirecodec.decode_into", "wirecodec.sparse", "wirecodec.container"),
-            *("wirecodec.limits", "wirecodec.patch"),
+            *("wirecodec.limits", "wirecodec.patch", "wirecodec.files"),
         ),
         ("encode", "decode", "encode_many", "decode_many", "decode_add", "SparseTensor"),
     ),
