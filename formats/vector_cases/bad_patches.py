@@ -297,6 +297,12 @@ def _steps() -> Iterator[Case]:
             "length",
             lambda old: patch(old, 3, "B", 4)[:8],
         ),
+        (
+            "length-starts-order",
+            "The starts run past the section, and descend.",
+            "length",
+            lambda old: put(4, "2H", 121, 119)(patch(old, 3, "B", 4)[:8]),
+        ),
         ("length-tables", "The section ends after the starts.", "length", lambda old: old[:8]),
         ("contexts-equal", "The starts are equal.", "contexts", put(4, "2H", 119, 119)),
         ("contexts-order", "The starts descend.", "contexts", put(4, "2H", 121, 119)),

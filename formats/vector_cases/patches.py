@@ -215,6 +215,10 @@ def _by_class() -> Iterator[Case]:
     ):
         coding = Coding(ByClass(7, first, (30, 50)), Steps())
         yield one(f"by-class-first-{first}", about, old, new, coding)
+    x = weights("uint8", 70, salt=1)
+    coding = Coding(ByClass(0, 300, (30, 50)), PLAIN)
+    about = "The first class is beyond the rows, and its number needs more bits than an element has."
+    yield one("by-class-first-wide", about, x, move(x, spread(9, 70)), coding)
     for dtype, shift in (
         ("float32", 23),
         ("float16", 10),

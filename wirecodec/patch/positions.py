@@ -200,7 +200,9 @@ def decode(section: Bytes, base: Bits, r: int) -> tuple[Array, Array]:
     if parts.sum() > r:
         raise Invalid("by-class-lanes", f"the lanes have {parts.sum()} positions of {r}")
     cuts = np.concatenate([[0], np.cumsum(parts), [r]]).astype(np.int64)
-    table = weights_of(codes, count_rows(width, shift))
+    rows = count_rows(width, shift)
+    table = weights_of(codes, rows)
+    first = min(first, rows)  # kernels keep it in as many bits as an element has
     tables = cumulative_frequencies(), segments_of_places()
     words = section[start:].view(np.uint32)
     scale = Scale(shift, first, table, find_lanes(int(base.bits.size), lanes))
