@@ -360,31 +360,26 @@ def _run_streams(options: argparse.Namespace) -> tuple[int, list[Failure]]:
 def _run_patches(options: argparse.Namespace) -> tuple[int, list[Failure]]:
     """Return the number of patches, and the failures of the reader that the command line names."""
     from formats import patches
+    from formats.program import run_patcher
 
-    apply: patches.Apply = patches.reference
-    if options.program is not None:
-        from formats.program import run_patcher
-
-        apply = run_patcher(shlex.split(options.program), options.pieces)
-    elif options.decoder is not None:
-        apply = _import_function(options.decoder)
-    total = sum(1 for _ in patches.load_patches(options.vectors))
-    return total, patches.run_patches(apply, options.vectors)
+    read: patches.Apply = _choose_reader(options, patches.reference, run_patcher)
+    return sum(1 for _ in patches.load_patches(options.vectors)), patches.run_patches(read, options.vectors)
 
 
 def _run_indexes(options: argparse.Namespace) -> tuple[int, list[Failure]]:
     """Return the number of closed streams, and the failures of the reader that the command line names."""
     from formats import indexes
+    from formats.program import run_indexer
 
-    read: indexes.Read = indexes.reference
+    read: indexes.Read = _choose_reader(options, indexes.reference, run_indexer)
+    return sum(1 for _ in indexes.load_indexes(options.vectors)), indexes.run_indexes(read, options.vectors)
+
+
+def _choose_reader(options: argparse.Namespace, reference: Any, start: Callable[..., Any]) -> Any:
+    """Return the reader that the command line names: a program, a function, or the reference."""
     if options.program is not None:
-        from formats.program import run_indexer
-
-        read = run_indexer(shlex.split(options.program), options.pieces)
-    elif options.decoder is not None:
-        read = _import_function(options.decoder)
-    total = sum(1 for _ in indexes.load_indexes(options.vectors))
-    return total, indexes.run_indexes(read, options.vectors)
+        return start(shlex.split(options.program), options.pieces)
+    return reference if options.decoder is None else _import_function(options.decoder)
 
 
 def _run_texts(options: argparse.Namespace) -> tuple[int, list[Failure]]:

@@ -211,8 +211,8 @@ def decode_many(
         schema: {name: (shape, dtype)} of all expected tensors, or None to accept any. It also names the
             tensors if the container does not. Without it they are named "0", "1", …, with leading zeros if
             there are more than ten.
-        names: of the tensors to return; None for all. The header is checked as a whole; of the payload, only
-            the entries of these tensors are checked and decoded.
+        names: of the tensors to return; None for all. The header is checked as a whole. On the host, only
+            the entries of these tensors are checked and decoded; on a GPU, all of them are.
 
     Returns:
         {name: SparseTensor} on the blob's device, ascending by the names' UTF-8 bytes.

@@ -143,7 +143,7 @@ def test_files_are_small_and_named_for_their_ids() -> None:
     )
     assert sum(sizes[path] for path in of_patches) < 440_000
     assert sum(sizes[path] for path in of_peers) < 400_000
-    assert sum(sizes[path] for path in of_files) < 100_000
+    assert sum(sizes[path] for path in of_files) < 50_000
     for path in sizes:
         if path.parent.name in (
             *(make_vectors.STREAMS, make_vectors.PATCHES, make_vectors.INDEXES),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,12 +26,16 @@ MAX_NAME_BYTES = 65_535
 
 _END = struct.Struct("<B7xQQQ32s")
 _HEAD = struct.Struct("<B7xII")
-_PART = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "S32")])
+_PART = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "V32")])
 _TENSOR = np.dtype([("part", "<u4"), ("name", "<u4"), ("dtype", "u1"), ("ndim", "u1"), ("reserved", "<u2")])
 _DTYPES: dict[int, np.dtype[Any]] = dict(enumerate(DTYPES, 1)) | RECORD_DTYPES
 _MAX_TRIES = 32
 """Places in which a name is looked for before all names are read."""
 _KNOWN = np.isin(np.arange(256), list(_DTYPES))
+
+
+Tensor: TypeAlias = "tuple[str, tuple[int, ...], np.dtype[Any]]"
+"""Name, shape and element type."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Part:
     offset: int
     length: int
     digest: bytes
-    tensors: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+    tensors: tuple[Tensor, ...]
 
 
 class Index:
@@ -170,24 +174,22 @@ class Index:
 
     def digest_of(self, number: int) -> bytes:
         """Return the SHA-256 of the container of a row."""
-        return self._body[
-            (at := _HEAD.size + _PART.itemsize * int(self._rows["part"][number]) + 16) : at + 32
-        ]
+        digest: bytes = self._parts["digest"][self._rows["part"][number]].tobytes()
+        return digest
 
     @cached_property
     def rows(self) -> tuple[TensorEntry, ...]:
-        """All rows, with those of which another has the name."""
+        """All tensors, also those that a later one of the same name replaces."""
         return tuple(self.find(number, name) for number, name in enumerate(self._read_names()))
 
     def to_parts(self) -> list[Part]:
         """Return all containers, to which a writer appends."""
-        found: list[list[tuple[str, tuple[int, ...], np.dtype[Any]]]] = [[] for _ in self._parts]
+        found: list[list[Tensor]] = [[] for _ in self._parts]
         for number, row in zip(self._rows["part"].tolist(), self.rows, strict=True):
             found[number].append((row.name, row.shape, row.dtype))
-        places = zip(self._parts["offset"].tolist(), self._parts["length"].tolist(), found, strict=True)
         return [
-            Part(offset, length, self._body[(at := _HEAD.size + 48 * i + 16) : at + 32], tuple(own))
-            for i, (offset, length, own) in enumerate(places)
+            Part(int(part["offset"]), int(part["length"]), part["digest"].tobytes(), tuple(own))
+            for part, own in zip(self._parts, found, strict=True)
         ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from wirecodec.files.reader import TensorFile
-from wirecodec.files.source import open_source
-from wirecodec.files.writer import TensorWriter
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
+
+if TYPE_CHECKING:  # most programs open no file, and start faster without these
+    from wirecodec.files.reader import TensorFile
+    from wirecodec.files.writer import TensorWriter
 
 
 @overload
@@ -73,9 +74,14 @@ def open(
     """
     name = os.fspath(path)
     if mode in ("w", "a"):
+        from wirecodec.files.writer import TensorWriter
+
         return TensorWriter(name, storage_options, appends=mode == "a", align=align)
     if mode != "r":
         raise ValueError(f"mode is {mode!r}; it must be 'r', 'w' or 'a'")
+    from wirecodec.files.reader import TensorFile
+    from wirecodec.files.source import open_source
+
     source = open_source(name, storage_options)
     try:
         return TensorFile(source, limits or DEFAULT_LIMITS, verify=verify)

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from wirecodec.arrays import Bytes
-from wirecodec.container.reader import read_header
+from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.container.stream import UNIT_BYTES, Unit, iter_stream
 from wirecodec.errors import Truncated, WireError
-from wirecodec.files.index import PADDING, Part, read_index, write_index
+from wirecodec.files.index import PADDING, Part, Tensor, read_index, write_index
 from wirecodec.files.source import LocalFile, connect
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import encode_many
@@ -82,13 +82,13 @@ class TensorWriter:
     def append_blob(self, blob: Any) -> None:
         """Append a container with names. Raises WireError if its header is not valid."""
         data = as_bytes(blob)
-        part = _describe(data, self._at, len(self._parts))
-        payload = read_header(data, UNLIMITED, private=True, based=True).payload
-        gap = -(self._at + payload) % self._align
+        header = read_header(data, UNLIMITED, private=True, based=True)
+        tensors = _list_tensors(header)
+        gap = -(self._at + header.payload) % self._align
         if gap:
             gap += self._align * max(0, -(-(UNIT_BYTES - gap) // self._align))
             self._write(Unit(PADDING, bytes(gap - UNIT_BYTES)).to_bytes())
-        self._parts.append(Part(self._at, data.size, part.digest, part.tensors))
+        self._parts.append(_describe(data, self._at, tensors))
         self._write(data.data)
 
     def _write(self, data: Any) -> None:
@@ -150,12 +150,16 @@ class TensorWriter:
         (self.close if kind is None else self.discard)()
 
 
-def _describe(data: Bytes, offset: int, number: int) -> Part:
-    """Return the row of a container; its header is checked."""
-    header = read_header(data, UNLIMITED, private=True, based=True)
-    if not header.extension.is_named and len(TensorSpecs(header, None)):
-        raise ValueError(f"container {number} has no names; pass names=True to encode_many")
-    tensors = tuple((spec.name, spec.shape, spec.dtype) for spec in TensorSpecs(header, None))
+def _list_tensors(header: ContainerHeader) -> tuple[Tensor, ...]:
+    """Return names, shapes and types of a container's tensors. Raises ValueError if it has no names."""
+    specs = TensorSpecs(header, None)
+    if not header.extension.is_named and len(specs):
+        raise ValueError("the container has no names; pass names=True to encode_many")
+    return tuple((spec.name, spec.shape, spec.dtype) for spec in specs)
+
+
+def _describe(data: Bytes, offset: int, tensors: tuple[Tensor, ...]) -> Part:
+    """Return the row of a container."""
     return Part(offset, data.size, hashlib.sha256(data.data).digest(), tensors)
 
 
@@ -177,7 +181,8 @@ def _find_parts(path: str) -> tuple[list[Part], int]:
         try:
             for part in iter_stream(file, limits=UNLIMITED):
                 if not isinstance(part, Unit):
-                    parts.append(_describe(part, at, len(parts)))
+                    header = read_header(part, UNLIMITED, private=True, based=True)
+                    parts.append(_describe(part, at, _list_tensors(header)))
                 at += part.nbytes
         except WireError as error:
             if not parts:

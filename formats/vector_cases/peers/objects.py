@@ -193,7 +193,7 @@ class Rules:
 
 
 def read_settings(body: bytes) -> Rules:
-    """Read the body of settings; raise Refused if it is none."""
+    """Read the body of settings. Raises Refused if the bytes are no settings."""
     found = _SETTINGS.fullmatch(body.decode("latin-1"))
     if found is None:
         raise Refused("settings")
@@ -238,7 +238,7 @@ def write_proposal(accepted: Sequence[Row], refused: Sequence[Row] = ()) -> byte
 
 
 def read_proposal(found: Envelope, rules: Rules, keys: Mapping[str, bytes]) -> list[Row]:
-    """Read the accepted objects of a proposal; raise Refused if it is none."""
+    """Read the accepted objects of a proposal. Raises Refused if the bytes are no proposal."""
     form = _PROPOSAL.fullmatch(found.body.decode("latin-1"))
     if form is None:
         raise Refused("proposal")

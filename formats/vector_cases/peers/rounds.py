@@ -175,7 +175,7 @@ class Log:
 
     @property
     def decision(self) -> list[Row] | None:
-        """The accepted objects of the proposal that is taken; None if there is none, or it is not there."""
+        """Accepted objects of the proposal that is taken; None without one, or if its object is missing."""
         return None if self.taken is None else self.proposals.get(self.taken)
 
 

@@ -101,7 +101,7 @@ def _number(specs: Sequence[Spec], count: int) -> list[Spec]:
 
 
 def read_state(body: bytes, specs: tuple[Spec, ...]) -> State:
-    """Read a state of parameters; raise Refused if it is none."""
+    """Read a state of parameters. Raises Refused if the bytes are no state."""
     if len(body) < struct.calcsize(HEAD):
         raise Refused("truncated")
     exchanges, has_momenta = struct.unpack_from(HEAD, body)

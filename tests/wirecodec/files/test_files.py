@@ -189,8 +189,8 @@ def test_a_file_keeps_its_mode_and_its_link(path: Path) -> None:
         assert list(file) == ["x"]
 
 
-def lies() -> Iterator[tuple[str, Callable[[index.Part], index.Part]]]:
-    """Yield indexes that are sound, and do not say what the container has."""
+def list_lies() -> Iterator[tuple[str, Callable[[index.Part], index.Part]]]:
+    """Yield sound indexes that contradict their container, with the code of the refusal."""
     yield "schema-shape", lambda part: change(part, ("w", (4, 3), np.dtype("f4")))
     yield "schema-dtype", lambda part: change(part, ("w", (3, 4), np.dtype("i4")))
     yield "schema-names", lambda part: change(part, ("v", (3, 4), np.dtype("f4")))
@@ -202,7 +202,7 @@ def change(part: index.Part, tensor: Any) -> index.Part:
     return index.Part(part.offset, part.length, part.digest, (tensor,))
 
 
-@pytest.mark.parametrize(("code", "lie"), list(lies()))
+@pytest.mark.parametrize(("code", "lie"), list(list_lies()))
 def test_an_index_that_lies_is_refused(path: Path, code: str, lie: Any) -> None:
     blob = wc.encode_many({"w": TENSORS["w"]}, RAW).tobytes()
     part = index.Part(0, len(blob), bytes(32), (("w", (3, 4), np.dtype("f4")),))

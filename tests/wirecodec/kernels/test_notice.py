@@ -66,8 +66,10 @@ def test_one_line_per_process(stream: io.StringIO) -> None:
 
 def test_a_second_line_has_the_seconds(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice, "IDLE_SECONDS", 0.5)
+    start = time.monotonic()
     compile_kernel(seconds=0.7)
     compile_kernel(seconds=0.1)
+    most = time.monotonic() - start
     assert stream.getvalue() == LINE
     deadline = time.monotonic() + 30
     while stream.getvalue().count("\n") < 2 and time.monotonic() < deadline:
@@ -76,7 +78,7 @@ def test_a_second_line_has_the_seconds(stream: io.StringIO, monkeypatch: pytest.
         rf"{LINE}wirecodec: compiled (\d) kernels in (.*) s\n", stream.getvalue()
     ).groups()
     assert number == "2"
-    assert 0.8 <= float(seconds) < 60
+    assert 0.8 <= float(seconds) <= most + 0.05  # it is rounded
     compile_kernel()
     assert stream.getvalue().count("\n") == 2
 
