@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 import tempfile
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -140,6 +141,15 @@ class TensorWriter:
         else:
             with suppress(OSError):
                 os.unlink(self._temporary)
+
+    def __del__(self) -> None:
+        """Leave the file as it was, with a ResourceWarning, if nobody has closed the writer."""
+        file = getattr(self, "_file", None)  # it is missing if the file could not be opened
+        if file is not None and not file.closed:
+            warnings.warn(
+                f"{self._path} was not closed, so it is as it was before", ResourceWarning, source=self
+            )
+            self.discard()
 
     def __enter__(self) -> TensorWriter:
         return self

@@ -147,6 +147,17 @@ def test_a_block_that_raises_leaves_the_file(path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["w", "a"])
+def test_a_writer_that_nobody_closes_leaves_the_file(path: Path, mode: str) -> None:
+    before = path.read_bytes()
+    file = wc.open(path, mode)  # type: ignore[call-overload]
+    file.append({"x": np.ones(9, "f4")}, RAW)
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        del file
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["a.wc"]
+
+
+@pytest.mark.parametrize("mode", ["w", "a"])
 def test_a_disk_that_is_full_leaves_the_file(path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = path.read_bytes()
     file = wc.open(path, mode)  # type: ignore[call-overload]
