@@ -147,7 +147,10 @@ class TensorWriter:
         file = getattr(self, "_file", None)  # it is missing if the file could not be opened
         if file is not None and not file.closed:
             warnings.warn(
-                f"{self._path} was not closed, so it is as it was before", ResourceWarning, source=self
+                f"{self._path} was not closed, so it is as it was before",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
             )
             self.discard()
 

@@ -164,8 +164,6 @@ def test_a_disk_that_is_full_leaves_the_file(path: Path, mode: str, monkeypatch:
     write, left = file._file.write, 3
 
     class Full:
-        closed = False
-
         def write(self, data: Any) -> int:
             nonlocal left
             left -= 1
