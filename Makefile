@@ -55,7 +55,7 @@ quick: $(INSTALLED)  ## style of what changed, and its tests, in about a minute;
 	if [ -n "$${changed% }" ]; then $(BIN)/ruff check $$changed && $(BIN)/ruff format --check $$changed && $(BIN)/mypy; fi
 	$(BIN)/python -m tests.quick $(TESTS)
 
-test: lint  ## lint, then the tests that sample everything, without the slow ones: 8 minutes on 2 cores
+test: lint  ## lint, then the tests that sample everything, without the slow ones: 4 minutes on 2 cores
 	$(BIN)/python -m pytest -q -m "not mpi and not slow and not sweep and not nightly and not bounds" $(PARALLEL)
 	$(BIN)/python -m pytest -q -m "mpi and not slow and not sweep and not nightly" $(MPI_TESTS)
 
