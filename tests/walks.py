@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = "wirecodec", "collectives"
-SETTLING = 2
+SETTLING = 4
 """Calls before the one that is measured: they import modules, compile kernels and fill caches."""
 
 

@@ -473,6 +473,57 @@ def test_a_search_takes_nearly_all_tensors() -> None:
         assert some >= every - 5  # not of zeros, nor of the smallest
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("feedback", [None, wc.ErrorFeedback(decay=0.9), wc.MomentumCorrection(0.9)])
+def test_a_search_among_swept_sums_is_that_among_all(dtype: Any, feedback: Any) -> None:
+    """Tensors begin anywhere in a cache line; some guesses fail, since magnitudes jump."""
+    rng, sizes = np.random.default_rng(5), (70_000, 37, 1, 131_075, 64, 65_536)
+    searched, swept = [], TermTable.add_and_sweep
+
+    def sweep(table: TermTable, low: int) -> Any:
+        searched.append(swept(table, low))
+        return searched[-1]
+
+    kind = {} if feedback is None else {"feedback": feedback}
+    scheme = "budget(0.25) | rice | error-bounded"
+    together, plain = (wc.Compressor(scheme, scope="group", **kind) for _ in range(2))
+    with mock.patch.object(TermTable, "add_and_sweep", sweep):
+        for scale in (1, 1, 1, 0.1, 30, 1, 0, 1, 1):
+            model = {str(i): (scale * rng.laplace(size=n)).astype(dtype) for i, n in enumerate(sizes)}
+            with cpu_forms.off():
+                expected = plain.compress(model)
+            assert bytes(together.compress(model)) == bytes(expected)
+            for name in model:
+                assert together.residual(name).tobytes() == plain.residual(name).tobytes()
+    assert None in searched
+    assert any(found is not None and found[0].size for found in searched)
+
+
+def test_a_sweep_collects_sums_that_begin_anywhere() -> None:
+    rng, sizes = np.random.default_rng(6), np.array([5000, 1, 1023, 64, 70_001, 15])
+    for form in forms.SUM_NAMES:
+        g, u, v = (rng.laplace(size=int(sizes.sum())).astype(np.float32) for _ in range(3))
+        starts, memory = 4 * (np.cumsum(sizes) - sizes), aligned(g.size, g.dtype)
+        after = [aligned(int(n), g.dtype) for n in sizes]
+        columns = [x.ctypes.data + starts for x in (g, u, v)]
+        addresses = np.stack([*columns, addresses_of(after), memory.ctypes.data + starts], axis=1)
+        table = TermTable(addresses, sizes, np.array([0.5, 0.9, 1.1]), form, g.dtype)
+        assert table.add()
+        expected, momenta = memory.copy(), [x.copy() for x in after]
+        keys = expected.view(np.uint32) & np.uint32(0x7FFFFFFF)
+        low = int(np.sort(keys)[-4000])
+        memory[:] = 0
+        found = table.add_and_sweep(low)
+        assert found is not None
+        np.testing.assert_array_equal(memory, expected)
+        np.testing.assert_array_equal(found[0], np.flatnonzero(keys >= low))
+        np.testing.assert_array_equal(found[1], expected.view(np.uint32)[found[0]])
+        if form >= forms.HEAVY_BALL:
+            for x, y in zip(after, momenta, strict=True):
+                np.testing.assert_array_equal(x, y)
+        assert table.add_and_sweep(1) is None  # more than a share of all
+
+
 @pytest.mark.parametrize("hold_zeros", [False, True])
 def test_groups_with_weights_and_held_tensors_are_those_of_the_plain_way(hold_zeros: bool) -> None:
     def run() -> list[Any]:

@@ -113,6 +113,7 @@ def choose(
     state: Any = None,
     seed: int = 0,
     header: int = 0,
+    source: Any = None,
 ) -> tuple[Support, Any]:
     """Apply a scheme's transform and selector to a dense tensor.
 
@@ -123,6 +124,7 @@ def choose(
         state: the state that the last selection returned.
         seed: seed of the selection.
         header: bytes of the container's header that count for this tensor.
+        source: the tensor as a ``Source`` of a budget's search; by default, the search reads the array.
 
     Returns:
         The selected elements, and the selector's state for the next step.
@@ -131,7 +133,7 @@ def choose(
         return _select_coefficients(flat, scheme, state, seed, header)
     if scheme.select.needs_costs:
         costs = CodecCosts(scheme, flat.data.size, header)
-        return _keep_entries(flat, scheme.select.select_within(flat.data, costs), costs), None
+        return _keep_entries(flat, scheme.select.select_within(source or flat.data, costs), costs), None
     selection = scheme.select.select(flat.data, gradient=gradient, state=state, seed=seed)
     if is_own(scheme.select):
         return gather(flat, selection, trusted=True), selection.state

@@ -20,6 +20,8 @@ MIN_PIECE = 2**16
 """Elements of a piece, if a tensor has more; a multiple of 1024."""
 MAX_PART_SIZE = 2**30
 """Elements whose positions are counted in 32 bits."""
+MAX_SWEPT_SHARE = 1 / 6
+"""Memory of ``TermTable.add_and_sweep``, in elements of all tensors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,34 @@ class TermTable:
             return bool(add(self.addresses, self.sizes, factors, pieces, *self.samples))
 
         return all(self.map_parts(run))
+
+    def add_and_sweep(self, low: int) -> tuple[Array, Array] | None:
+        """Write all sums and momenta, and collect the sums whose key is ``low`` or more.
+
+        The sums need no alignment.
+
+        Returns the positions in the vector of all tensors, int32, and the bits there; or None, with undefined
+        sums and momenta, if they are more than ``MAX_SWEPT_SHARE`` of all.
+        """
+        from wirecodec.kernels.cpu.select import select_joint, terms
+
+        like, like_out = self.samples
+        given = self.addresses, self.sizes, self.starts, read_only(self.factors), low
+        sweep = select_joint.add_and_sweep[self.form]
+
+        def run(pieces: Array, place: int, size: int) -> tuple[Array, Array] | None:
+            capacity = int(MAX_SWEPT_SHARE * size) + terms.SWEEP_SLACK
+            found, words = np.empty(capacity, np.int32), np.empty(capacity, like.dtype)
+            n = sweep(*given, pieces, place, like, like_out, found, words)
+            return None if n < 0 else (found[:n] + np.int32(place) if place else found[:n], words[:n])
+
+        parts = self.map_parts(run)
+        if len(parts) == 1:
+            return parts[0]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            return None
+        return np.concatenate([where for where, _ in found]), np.concatenate([words for _, words in found])
 
 
 def sum_before(counts: Array) -> Array:

@@ -24,9 +24,15 @@ from wirecodec.cpu.selected import Selected
 from wirecodec.element_types import DTYPES
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import all_finite
+from wirecodec.select.budget.selector import Budget
+from wirecodec.select.budget.source import OCTAVES, SweptSource, lower_guess
+from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme
 from wirecodec.tensors import Flat
+
+MAX_SWEPT = 2**31
+"""Elements of a group whose positions have 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,20 +86,29 @@ def select_group(terms: TermColumns, group: Group) -> Selected | None:
     x = aligned(int(sizes.sum()), dtype) if x is None else x
     starts = np.cumsum(sizes) - sizes
     table, momenta = terms.table(rule, keys, x.ctypes.data + starts * dtype.itemsize)
-    if not table.add():
+    source, thresholds = None, terms.wanted.jobs.thresholds
+    if isinstance(scheme.select, Budget) and thresholds is not None:
+        source, thresholds[keys[0]] = _sweep(table, x, scheme.select.name, int(thresholds[keys[0]])), 0
+    if source is None and not table.add():
         return None
     first = terms.wanted.jobs[terms.names[int(keys[0])]]
     header = keys.size * first.header + group_bytes(keys.size)
     try:
         flat = Flat(read_only(x), (x.size,))
-        support, state = choose(flat, scheme, state=first.state, seed=first.seed, header=header)
+        support, state = choose(
+            flat, scheme, state=first.state, seed=first.seed, header=header, source=source
+        )
     except EncodeError:
         return None
+    if source is not None and thresholds is not None:
+        thresholds[keys[0]] = source.next_guess()
     values = support.values
     indices, cuts, kept = support.indices, table.starts, None
     if indices is not None:
         values = values.copy() if np.may_share_memory(values, x) else values
-        cuts, kept = np.searchsorted(indices, table.starts.astype(indices.dtype)), take(x, indices)
+        cuts = np.searchsorted(indices, table.starts.astype(indices.dtype))
+        if source is None:  # values may have another magnitude
+            kept = take(x, indices)
     selected = Selected(
         scheme,
         keys,
@@ -108,13 +123,30 @@ def select_group(terms: TermColumns, group: Group) -> Selected | None:
         entries=support.entries,
         sums=[x[a : a + size] for a, size in zip(starts.tolist(), sizes.tolist(), strict=True)],
         kept=kept,
-        cleared=indices is not None,
+        cleared=kept is not None,
         momenta=momenta,
         state=state,
     )
     if momenta:
         mask_momenta(rule, table, momenta, selected)
     return selected
+
+
+def _sweep(table: TermTable, x: Array, what: str, guess: int) -> SweptSource | None:
+    """Write a group's sums into ``x``, and collect the largest; return None if one is not finite.
+
+    Args:
+        table: of the tensors.
+        x: receives the sums.
+        what: the selector's name, for messages.
+        guess: from the last step; 0 for none.
+    """
+    low, swept = lower_guess(guess, OCTAVES[x.dtype]), None
+    if low and x.size < MAX_SWEPT:
+        swept = table.add_and_sweep(low)
+    if swept is None:
+        return SweptSource(x, what, 0, None) if table.add() else None
+    return SweptSource(x, what, guess, swept) if all_finite(swept[1].view(x.dtype)) else None
 
 
 def _join(arrays: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]) -> Array | None:

@@ -92,8 +92,6 @@ def _search_large(
         if not 1 <= count < part.nonzero:
             break
         candidates = source.collect_from(part.find_key(round(count)), count / fraction)
-        if candidates is None:
-            break
         trial = _Trial(candidates, costs, model, budget, LARGE_BAND)
         spent = trial.measure(trial.most)
         if spent > budget:

@@ -16,6 +16,14 @@ from wirecodec.select.topk.exact import map_array_parts, select_top_k
 
 EXCESS = 1.06
 """Memory of a sweep, in elements that are expected."""
+MARGIN, RISE = 4, 6
+"""Powers of 1/2, in octaves: how far a collection begins below a guess, and the rise of a guess per step."""
+OCTAVES = {np.dtype(np.float32): 1 << 23, np.dtype(np.float64): 1 << 52}
+"""An octave as a difference of keys."""
+MANY_SWEPT = 2
+"""Collected elements per element that a search asks for which show that the guess is far too low."""
+MORE = 4
+"""Factor by which the memory grows if it was too small."""
 VALUES_PER_SEGMENT = 256
 """Selected elements of a segment."""
 MIN_SEGMENT_VALUES, MAX_SEGMENT_VALUES, SEGMENT_DIVISOR = 2**15, 2**17, 64
@@ -43,8 +51,8 @@ class Source(Protocol):
         """Collect the ``count`` largest elements; all if count is the size. The first of ties go first."""
         ...
 
-    def collect_from(self, least: int, expected: float) -> Candidates | None:
-        """Collect all elements whose key is ``least`` or more; None if they are many more than expected."""
+    def collect_from(self, least: int, expected: float) -> Candidates:
+        """Collect all elements whose key is ``least`` or more, probably about ``expected``."""
         ...
 
     def require_finite(self) -> None:
@@ -154,8 +162,8 @@ class HostSource:
         indices, words = select_top_k(bits_of(self.x), count)
         return self._make_candidates(indices, words)
 
-    def collect_from(self, least: int, expected: float) -> Candidates | None:
-        """Collect all elements whose key is ``least`` or more; None if they are many more than expected.
+    def collect_from(self, least: int, expected: float) -> Candidates:
+        """Collect all elements whose key is ``least`` or more, probably about ``expected``.
 
         Raises EncodeError at the first NaN or Inf.
         """
@@ -169,8 +177,8 @@ class HostSource:
             return start, topk.sweep(bits[start:stop], least, places, words), places, words
 
         parts = map_array_parts(size, sweep)
-        if any(n < 0 for _, n, _, _ in parts):
-            return None
+        if any(n < 0 for _, n, _, _ in parts):  # the memory was too small
+            return self.collect_from(least, MORE * expected)
         dtype = index_dtype(size)
         if len(parts) == 1:
             ((_, n, indices, words),) = parts
@@ -190,3 +198,62 @@ class HostSource:
     def require_finite(self) -> None:
         """Raise EncodeError at the first NaN or Inf."""
         require_finite(self.x, self.what)
+
+
+class SweptSource(HostSource):
+    """Elements of a tensor, of which the largest were collected while they were computed.
+
+    They answer the search's questions without another read of all elements, and with the same results.
+
+    Args:
+        x: (n,) float32 or float64, all finite.
+        what: the selector's name, for messages.
+        guess: from ``next_guess`` of the last step; 0 for none.
+        swept: the elements whose key is ``lower_guess`` or more: their ascending positions, int32, and their
+            bits; or None.
+    """
+
+    def __init__(self, x: Array, what: str, guess: int, swept: tuple[Array, Array] | None) -> None:
+        super().__init__(x, what)
+        self.guess = guess if swept else 0
+        self.indices, self.words = swept or (np.empty(0, np.int32), bits_of(x[:0]))
+        self.least, self.most = 0, 0  # the smallest key, and the most elements, that the search asked for
+
+    def collect(self, count: int) -> Candidates:
+        """Collect the ``count`` largest elements. The first of ties go first."""
+        if count > self.words.size:
+            return self._note(super().collect(count))
+        from wirecodec.kernels.cpu.select import topk
+
+        indices, words, octave = self.indices, self.words, OCTAVES[self.x.dtype]
+        if count < words.size:
+            indices, words = indices.copy(), words.copy()
+            topk.keep_top_k(indices, words, count, low := lower_guess(self.guess, octave), low + 2 * octave)
+        return self._note(Candidates(self.size, indices[:count], read_only(words[:count].view(self.x.dtype))))
+
+    def collect_from(self, least: int, expected: float) -> Candidates:
+        """Collect all elements whose key is ``least`` or more."""
+        if not self.guess or least < lower_guess(self.guess, OCTAVES[self.x.dtype]):
+            return self._note(super().collect_from(least, expected))
+        found = HostSource(self.words.view(self.x.dtype), self.what).collect_from(least, expected)
+        return self._note(Candidates(self.size, self.indices[found.indices], found.values))
+
+    def next_guess(self) -> int:
+        """Return the key from which the next step's search probably asks for elements; 0 if that is unknown.
+
+        Keys vary from step to step. A guess that follows the lowest of them seldom fails.
+        """
+        if not self.guess or self.words.size > MANY_SWEPT * self.most:
+            return self.least
+        return min(self.least, self.guess + (OCTAVES[self.x.dtype] >> RISE))
+
+    def _note(self, found: Candidates) -> Candidates:
+        """Note what the search asked for."""
+        self.least = min(self.least, found.least) if self.most else found.least
+        self.most = max(self.most, found.values.size)
+        return found
+
+
+def lower_guess(guess: int, octave: int) -> int:
+    """Return the key from which on elements are collected at a guess; 0 without one."""
+    return max(guess - (octave >> MARGIN), 0)

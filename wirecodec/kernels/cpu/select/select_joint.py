@@ -10,7 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.family import kernel_family
-from wirecodec.kernels.compiler.jit import kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.select.term_bounds import bracket_rows
 from wirecodec.kernels.cpu.select.terms import (
     BLOCK_SIZE,
@@ -22,12 +22,15 @@ from wirecodec.kernels.cpu.select.terms import (
     view_outputs,
 )
 from wirecodec.kernels.cpu.select.topk import has_nonfinite, key_of, top_mask
+from wirecodec.kernels.cpu.simd.masks64 import at_least64
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, view_at
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
-from wirecodec.kernels.term_forms import START, STOP, SUM_NAMES, TENSOR, TOTAL
+from wirecodec.kernels.term_forms import HEAVY_BALL, START, STOP, SUM, SUM_NAMES, TENSOR, TOTAL
 
 U32 = np.uint32
 U64 = np.uint64
+FORM = SUM
 PREFETCH_WORDS = 32
 
 
@@ -83,6 +86,78 @@ def sweep(
         if n > found.size - 2 * SLACK:
             return -1
     store_fence()
+    return n
+
+
+@kernel_family(SUM_NAMES)
+def add_and_sweep(
+    addresses: Array,
+    sizes: Array,
+    starts: Array,
+    factors: Array,
+    low: int,
+    pieces: Array,
+    origin: int,
+    like: Array,
+    like_out: Array,
+    found: Array,
+    words: Array,
+) -> int:
+    """Apply ``sweep`` to sums that stay as they are, and that may begin at any element of a cache line.
+
+    Arguments and result as for ``sweep``. Stores of forms with momentum go through the caches, since a sum
+    and its momentum can be aligned to different elements.
+    """
+    scales, n = split_factors(factors), 0
+    for piece in range(pieces.shape[0]):
+        i = pieces[piece, TENSOR]
+        g, u, v = view_inputs(addresses, sizes, i, like)
+        after, total = view_outputs(addresses, sizes, i, like_out)
+        start, stop, base = pieces[piece, START], pieces[piece, STOP], starts[i] - origin
+        if FORM >= HEAVY_BALL:
+            for block in range(start, stop, BLOCK_SIZE):
+                end = min(block + BLOCK_SIZE, stop)
+                add_range(g, u, v, scales, after, total, block, end)
+                if n > found.size - BLOCK_SIZE - 2 * SLACK:
+                    return -1
+                n = _collect(total, block, end, U64(low), found, words, n, base)
+        else:
+            head = min((-addresses[i, TOTAL] % 64) // (bit_width(like) // 8), g.size)
+            if start == 0 and head > 0:
+                first = g[:head], u[:head], v[:head]
+                n = sweep_range(
+                    *first, scales, U64(low), after, total[:head], ~U64(0), found, words, n, base, 0, head
+                )
+            end = min(stop, g.size - head)
+            if start < end:
+                rest, total = (g[head:], u[head:], v[head:]), total[head:]
+                n = sweep_range(
+                    *rest, scales, U64(low), after, total, ~U64(0), found, words, n, base + head, start, end
+                )
+        if n > found.size - 2 * SLACK:
+            return -1
+    store_fence()
+    return n
+
+
+@inline
+def _collect(
+    total: Array, start: int, stop: int, least: np.uint64, found: Array, words: Array, n: int, base: int
+) -> int:
+    """Collect the elements start ... stop - 1 whose key is ``least`` or more; return n plus their number.
+
+    ``start`` is a multiple of 64, and ``stop`` too or the size.
+    """
+    whole = start + ((stop - start) & ~63)
+    for at in range(start, whole, 64):
+        first = n
+        n += store_set_bits(found, n, at_least64(total, at, least), U32(at + base))
+        for i in range(first, n):
+            words[i] = total[np.int64(U32(found[i])) - base]
+    for at in range(whole, stop):
+        if key_of(total, at) >= least:
+            found[n], words[n] = at + base, total[at]
+            n += 1
     return n
 
 
