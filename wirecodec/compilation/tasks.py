@@ -209,7 +209,7 @@ def _take_grouped_steps(scheme: Scheme, tensors: Mapping[str, Array], job: Job) 
     weights = {next(iter(tensors)): 0.5} if job.weighted else None
     with suppress(EncodeError):  # weights need a budget
         compressor = Compressor(scheme, feedback=job.feedback, scope="group", weights=weights)
-        for _ in range(3):
+        for _ in range(4):
             compressor.compress(tensors)
 
 
