@@ -3,7 +3,23 @@
     import collectives as co
     mean = co.allreduce(MPI.COMM_WORLD, gradient, "topk(0.01) | rice | qsgd")
 
-All ranks get the same bits, or all ranks raise the same CollectiveError.
+All ranks get the same bits, or all ranks raise the same CollectiveError. Follow a gradient:
+
+    channel.find_ends        comm= as an end: the Channel of a communicator, Sites, or a StoreComm
+    exchange.session         opens an exchange: prepares the compressor's step, and encodes
+    agreement.agree          headers: all ranks go on, or raise the same error
+    tuning, algorithms       choose the algorithm of the sum; ``sums`` and ``transport`` send the bytes
+    exchange.encoding        decodes and sums what the ranks have sent
+    exchange.transaction     commits the step, or rolls it back
+
+``torch.hook`` does this for the parts of a backward pass (``torch.step``, ``torch.parts``): a part commits
+to a copy, and ``StepInParts.commit`` takes the whole step. ``local_updates`` does it for the movements of a
+period (``ranks``, ``over_store``), and then takes the outer step (``outer_loop``). Other methods than a
+Compressor, as CLT-k, have a record in ``methods``.
+
+If a rank dies while payloads are sent, some ranks may commit and others not. ``LocalUpdates.synchronize``
+finds out. In other exchanges, the next one raises the same error on all ranks, with reason "scheme": load a
+checkpoint on all of them.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def counted(
                     _enter(sys._getframe())
                 found = find_channel(*args, **kwargs)
                 _drain(found)  # on all ranks, the exchanges of their threads come first
-                ends = _find_ends(found, exchanges)
+                ends = _find_next_numbers(found, exchanges)
                 if replaces is not None:
                     args = found, *args[1:]
                     kwargs.pop(replaces, None)
@@ -235,7 +235,7 @@ def counted(
 
 def skip_exchange(found: Any, exchanges: int = 1) -> None:
     """Count the next exchanges of an object with ``channels`` as skipped."""
-    for channel, end in _find_ends(found, exchanges):
+    for channel, end in _find_next_numbers(found, exchanges):
         channel.skip_to(end)
 
 
@@ -253,6 +253,6 @@ def _skip_in_order(found: Any, exchanges: int) -> None:
         skip_exchange(found, exchanges)
 
 
-def _find_ends(found: Any, exchanges: int) -> list[tuple[Any, int]]:
+def _find_next_numbers(found: Any, exchanges: int) -> list[tuple[Any, int]]:
     """Return each channel, and the number of its next exchange after some."""
     return [(channel, channel.sequence + count * exchanges) for channel, count in found.channels()]

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import mpi_launch
 from tests.gpu_required import gpu_required, missing_gpu
@@ -28,6 +29,10 @@ OWN_DEPRECATIONS = ",".join(
     f"error:{package}.:DeprecationWarning" for package in ("wirecodec", "collectives")
 )
 """Filters that make our own deprecations errors in programs that tests start, too; their texts begin so."""
+
+# On a machine with other load, no test may depend on the time that its examples take.
+settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
 
 WITHOUT_GPU = pytest.StashKey[int]()
 """The number of tests left out because there is no GPU."""

@@ -14,6 +14,10 @@ Everything that can be undone in this package has the same verbs:
 
 An exchange settles its transaction. All ranks settle theirs alike, unless one dies or is interrupted twice.
 The caller of an exchange with ``commit=False`` gets a ``Pending``, which has the means and holds the step.
+
+Transactions settle in ``exchange.session``, ``sites.exchange`` and ``cltk.allreduce``. gTop-k and stores
+settle a step without one, in ``gtopk.allreduce`` and ``store.sums``. A step that is held is committed in
+``torch.parts``, ``torch.fsdp``, ``integrations.torchft`` or ``local_updates.ledger``.
 """
 
 from __future__ import annotations

@@ -47,8 +47,9 @@ Array = Any
 class GTopK(Stateful):
     """gTop-k all-reduce of one rank over the steps of a training, with its residuals.
 
-    It is here to be compared with other methods. For few ranks, ``allreduce`` with ``topk`` and ``rice``
-    sends fewer bytes. For many ranks, ``CLTk`` does. Arrays on a GPU are copied to the host.
+    It is here to be compared with other methods; hooks and ``LocalUpdates`` do not take it. For few ranks,
+    ``allreduce`` with ``topk`` and ``rice`` sends fewer bytes. For many ranks, ``CLTk`` does. Arrays on a GPU
+    are copied to the host.
 
     Args:
         ratio: k/d of each tensor, above 0 and at most 1.

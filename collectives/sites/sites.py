@@ -37,6 +37,9 @@ class Sites:
         across: communicator, or its Channel, of one rank per site: those with the same number in ``local``,
             in the same order everywhere.
 
+    Raises:
+        ValueError: both are one object.
+
     Attributes:
         compared: the channels whose sizes all ranks have compared, or None. After an error of a call that
             other ranks share, it is None on all of them, so that all begin the next one with a comparison.
@@ -50,6 +53,10 @@ class Sites:
     is_end: ClassVar[bool] = True
 
     def __init__(self, local: Communicator | Channel, across: Communicator | Channel) -> None:
+        if local is across:
+            raise ValueError(
+                "local and across are one communicator; pass two communicators, as a copy by Dup"
+            )
         self._local, self._across = local, across
         self.compared: tuple[Channel, Channel] | None = None
 

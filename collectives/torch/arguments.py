@@ -35,6 +35,16 @@ def wrap_group(comm: Any) -> Any:
     return TorchComm(comm) if dist is not None and isinstance(comm, dist.ProcessGroup) else comm
 
 
+def require_ranks(comm: Any) -> Any:
+    """Return the argument; raise TypeError if its peers come and go, as those of a StoreComm."""
+    if getattr(comm, "is_end", None) is True and not comm.channels():
+        raise TypeError(
+            f"gradients of every step need ranks that stay, and comm is a {type(comm).__name__};"
+            " pass it to collectives.LocalUpdates, or average with collectives.allreduce"
+        )
+    return comm
+
+
 def is_ready(comm: Any) -> bool:
     """Return whether a communicator or Sites can exchange; a TorchComm may have no group yet."""
     parts = (comm._local, comm._across) if isinstance(comm, Sites) else (comm,)

@@ -27,7 +27,7 @@ from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
 from collectives.gloo.communicator import TorchComm
 from collectives.sites.sites import Sites
-from collectives.torch.arguments import check_compressor, wrap_group
+from collectives.torch.arguments import check_compressor, require_ranks, wrap_group
 from collectives.torch.callbacks import after_backward, raise_error, report_error
 from collectives.torch.parts import PartDriver, PartSettings
 from collectives.torch.scaling import check_scaler
@@ -90,7 +90,7 @@ def fsdp_hook(
                 f" fsdp_hook exchanges module by module: pass {limit}=None"
             )
     modules = _find_modules(module)
-    across: Any = comm.across if isinstance(comm, Sites) else wrap_group(comm)
+    across: Any = comm.across if isinstance(comm, Sites) else require_ranks(wrap_group(comm))
     local = comm.local if isinstance(comm, Sites) else TorchComm(_make_site_group(module))
     names = {id(one): path or "root" for path, one in modules.items()}
     exchange_of_parts = PartSettings(compressor, set(names.values()), algorithm, nonfinite, scaler)

@@ -14,7 +14,7 @@ from collectives.communicator import Communicator
 from collectives.exchange.encoding import Inputs
 from collectives.methods import Method
 from collectives.sites.sites import Sites
-from collectives.torch.arguments import check_compressor, name_parameters
+from collectives.torch.arguments import check_compressor, name_parameters, require_ranks
 from collectives.torch.layouts import SparseLayouts, find_sparse, is_dense
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
@@ -65,7 +65,7 @@ def average_gradients(
 
     Raises:
         ImportError: torch is missing.
-        TypeError: compressor or named_parameters is of another kind; the message names the right one.
+        TypeError: comm, compressor or named_parameters is of another kind; the message names the right one.
         CollectiveError: as for allreduce.
         Timeout: a rank does not take part.
 
@@ -76,6 +76,7 @@ def average_gradients(
         >>> co.average_gradients(comm, model.named_parameters(), compressor)  # doctest: +SKIP
         >>> optimizer.step()  # doctest: +SKIP
     """
+    require_ranks(comm)
     check_compressor(compressor)
     check_scaler(scaler)
     if optimizer is not None:

@@ -22,6 +22,7 @@ from collectives.torch.arguments import (
     name_parameters,
     refuse_as_hook,
     refuse_complex,
+    require_ranks,
     wrap_group,
 )
 from collectives.torch.callbacks import after_backward, raise_error, report_error
@@ -108,7 +109,7 @@ def torch_hook(
     check_scaler(scaler)
     if optimizer is not None:
         warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=2)
-    comm = wrap_group(comm)
+    comm = require_ranks(wrap_group(comm))
     named = name_parameters(named_parameters)
     refuse_complex(named)
     names = {id(parameter): name for name, parameter in named.items()}

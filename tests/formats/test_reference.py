@@ -201,7 +201,7 @@ def test_resealed_bit_flips_decode_or_are_refused(name: str) -> None:
     st.sampled_from(sorted(_small())),
     st.lists(st.tuples(st.integers(0, 399), st.binary(max_size=8)), max_size=4),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_resealed_damage_decodes_or_is_refused(name: str, edits: list[tuple[int, bytes]]) -> None:
     data = bytearray(_small()[name])
     for at, patch in edits:

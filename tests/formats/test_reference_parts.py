@@ -74,7 +74,7 @@ def test_convert_agrees_with_struct(x: float) -> None:
 
 
 @given(st.integers(0, 2**16 - 1), st.sampled_from([floats.FLOAT16, floats.BFLOAT16]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_widening_is_exact_and_comes_back(bits: int, narrow: floats.Format) -> None:
     for wide in (floats.FLOAT32, floats.FLOAT64):
         there = floats.convert(bits, narrow, wide)
@@ -92,7 +92,7 @@ def test_narrowing_makes_nans_quiet() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_bfloat16_rounding_is_the_known_trick(bits: int) -> None:
     """Adding 0x7FFF plus the last kept bit rounds finite numbers to nearest even."""
     if bits & 0x7FFFFFFF < 0x7F800000:
@@ -140,7 +140,7 @@ gap_blocks = st.one_of(
 
 
 @given(gap_blocks)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_four_parameters_are_enough(gaps: list[int]) -> None:
     """spec/index/rice.md states that the best b is one of f-1 … f+2."""
     assert -1 <= choose_parameter(gaps) - _guess(gaps) <= 2

@@ -26,8 +26,9 @@
     forms       the table of fast forms, with a switch: stages look their form up
     fast        all that exists for speed alone; it fills the table, and no stage imports it
 
-A scheme's selector meets the tensor in ``select.choose``. A selector that takes many tensors, or selects
-while it adds, meets them in ``fast.encode``, ``fast.sums`` and ``fast.group``. A budget's search meets the
-codecs in ``costs.CodecCosts``, which keeps what they have encoded. A residual is completed in
-``residual.AccumulatedGradient.remainder``; ``fast.sums.complete`` does the same for many tensors.
+A scheme's selector meets the tensor in ``select.choose``, and on a GPU in ``gpu.select.dispatch.choose``. A
+selector that takes many tensors, or selects while it adds, meets them in ``fast.encode``, ``fast.sums`` and
+``fast.group``. A budget's search meets the codecs in ``costs.CodecCosts``, which keeps what they have
+encoded. A residual is completed in ``residual.AccumulatedGradient.remainder``; ``fast.sums.complete`` does
+the same for many tensors.
 """

@@ -70,7 +70,7 @@ def test_auto_index_is_never_larger(case: str) -> None:
         assert section.size <= other.encode(indices, d, 0).size
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(grained())
 def test_auto_index_is_never_larger_on_any_grains(support: tuple[int, Any]) -> None:
     d, indices = support

@@ -23,7 +23,7 @@ def test_bits_with_one_element_per_bin(size: int, bits: int) -> None:
     assert section.size == 2 + bits * n // 8
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.integers(2, 5000), st.sampled_from([1, 2, 3, 7, 8, 50, 63, 64, 500, 16_383]), st.data())
 def test_sections_match_the_reference_writer(d: int, size: int, data: st.DataObject) -> None:
     r = data.draw(st.one_of(st.integers(1, d - 1), st.integers(1, min(d - 1, 20))))
@@ -36,7 +36,7 @@ def test_sections_match_the_reference_writer(d: int, size: int, data: st.DataObj
     assert np.array_equal(wc.codecs.Binned.decode(section, d, r, UNLIMITED), indices)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.binary(min_size=1, max_size=300), st.integers(1, 40), st.integers(0, 20))
 def test_any_bytes_decode_or_raise_a_wire_error(raw: bytes, r: int, size: int) -> None:
     section = np.frombuffer(bytes([size, 0]) + raw, np.uint8)

@@ -47,7 +47,7 @@ rates = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rates, st.integers(1, 2**24))
 def test_sizes_match_the_formula(fpr: float, n: int) -> None:
     k, length = windows(fpr), filter_bytes(n, fpr)
@@ -175,7 +175,7 @@ def test_p2_keeps_most_inserted_elements(d: int, density: float, fpr: float, min
     assert np.isin(decode_by("p1", indices, d, fpr), indices).mean() < np.isin(found, indices).mean()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.integers(2, 3000),
     st.floats(0.001, 0.9),

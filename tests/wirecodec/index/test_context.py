@@ -76,7 +76,7 @@ def test_find_period_returns_0_for_uniform_supports() -> None:
         assert context.find_period(inputs.support(rng, d, r)) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 3000), st.integers(64, 500), st.integers(0, 2**32), st.sampled_from([0.0, 0.02, 0.3]))
 def test_sections_match_the_reference_writer(d: int, period: int, seed: int, low: float) -> None:
     rng = np.random.default_rng(seed)

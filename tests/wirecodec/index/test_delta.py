@@ -26,7 +26,7 @@ def test_sections_match_the_definition(case: str) -> None:
     assert encode_and_check(wc.codecs.Delta(), indices) == leb128(gaps_of(indices))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(NUMBERS)
 def test_delta_of_any_gaps(gaps: list[int]) -> None:
     assert encode_and_check(wc.codecs.Delta(), from_gaps(gaps)) == leb128(gaps)

@@ -47,7 +47,7 @@ def test_thread_count_does_not_change_sections(monkeypatch: pytest.MonkeyPatch) 
     assert np.array_equal(*sections)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.integers(2, 60_000), st.data())
 def test_sections_match_the_reference_writer(d: int, data: st.DataObject) -> None:
     r = data.draw(st.one_of(st.integers(1, d - 1), st.integers(1, min(d - 1, 300))))
@@ -62,7 +62,7 @@ def test_sections_match_the_reference_writer(d: int, data: st.DataObject) -> Non
     assert np.array_equal(wc.codecs.EliasFano.decode(section, d, r, UNLIMITED), indices)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.binary(max_size=2000), st.integers(1, 2**24), st.data())
 def test_any_bytes_decode_or_raise_a_wire_error(raw: bytes, d: int, data: st.DataObject) -> None:
     r = data.draw(st.one_of(st.integers(1, d), st.integers(1, min(d, 5000))))

@@ -44,7 +44,7 @@ COUNTS = st.one_of(
 ).filter(any)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(COUNTS)
 def test_code_lengths(counts: list[int]) -> None:
     """Check that codes are complete, at most 12 bits long, optimal, and those of the specification."""
@@ -103,7 +103,7 @@ def test_classes_match_the_definition() -> None:
         assert counts[classify_gap(gap, 3)[0]] == 1
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.one_of(st.integers(0, 40), st.integers(0, 24_000)), min_size=1, max_size=400))
 def test_the_smallest_form_is_chosen(gaps: list[int]) -> None:
     from formats.reference import Huffman

@@ -24,7 +24,7 @@ def planned(gaps: list[int]) -> int:
     return int(parameters[0])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.one_of(
         st.lists(st.integers(0, 3), min_size=1, max_size=256),

@@ -30,7 +30,7 @@ def test_sections_match_the_definition(case: str) -> None:
     assert encode_and_check(wc.codecs.RLE(), indices) == leb128(runs_of(indices))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.sampled_from(EDGES[:10]), st.one_of(ONE, st.sampled_from(EDGES[:10]))), min_size=1)
 )

@@ -29,7 +29,7 @@ def header_of(indices: Any, d: int) -> Header:
     return Header.of(wc.codecs.Structured().encode(indices, d, 0), d)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(grained(), st.sampled_from(sorted(CODES)))
 def test_sections_match_the_reference_writer(support: tuple[int, Any], form: str) -> None:
     d, indices = support
@@ -40,7 +40,7 @@ def test_sections_match_the_reference_writer(support: tuple[int, Any], form: str
         assert section.tobytes() == reference.Structured(CODES[form]).write_section(indices.tolist(), d)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(grained())
 def test_the_greatest_grain_is_found(support: tuple[int, Any]) -> None:
     d, indices = support
@@ -54,7 +54,7 @@ def test_the_greatest_grain_is_found(support: tuple[int, Any]) -> None:
     assert expected == 1 or all(end % expected == header.phase for end in ends)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 20).map(lambda n: 2**n // 3), min_size=1, max_size=700))
 def test_gap_streams_have_the_planned_length(steps: list[int]) -> None:
     numbers = (np.cumsum(np.array(steps, np.int64) + 1) - 1).astype(np.uint32)

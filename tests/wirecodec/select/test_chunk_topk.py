@@ -28,7 +28,7 @@ def test_chunks_keep_less_energy(gradient: Any) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(1, 5000),
     st.one_of(st.integers(1, 70), st.integers(1, 5000)),

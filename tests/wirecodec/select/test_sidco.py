@@ -85,7 +85,7 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
                 assert found.selection.indices.tolist() == np.flatnonzero(keep).tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.floats(0, 5).map(lambda r: round(r, 2)), min_size=1, max_size=60),
     st.sampled_from([0.5, 0.1, 0.01, 0.001]),

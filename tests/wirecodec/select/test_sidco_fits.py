@@ -21,7 +21,7 @@ def moments_of(y: Any) -> sidco_fits.Moments:
     return sidco_fits.Moments(y.size, float(y.mean()), float(y.var()), float(np.log(y).mean()))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.floats(1e-7, 0.999),
     st.floats(-0.5, 0.5).filter(lambda c: c == 0 or abs(c) > 1e-6),

@@ -36,7 +36,7 @@ def assert_exact(x: Any, k: int) -> None:
     assert np.array_equal(words, bits_of(x)[expected])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.one_of(st.integers(1, 300), st.integers(1, 70_000), st.sampled_from(CUTS)),
     st.sampled_from(FAMILIES),

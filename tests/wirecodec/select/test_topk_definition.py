@@ -38,7 +38,7 @@ def test_topk_is_the_definition(rng: np.random.Generator, dtype: np.dtype[Any]) 
             assert chosen(wc.selectors.TopK(k=k), y) == oracles.top_k(y, min(k, y.size)), (name, k)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=60), st.data()
 )

@@ -16,7 +16,7 @@ from wirecodec.arrays import aligned, bits_of
 from wirecodec.cpu.fast.sums import select_sum
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.one_of(st.integers(2, 70_000), st.sampled_from(CUTS)),
     st.sampled_from(FAMILIES),

@@ -161,7 +161,7 @@ def test_each_row_of_every_form(form: int, dtype: Any, every: bool, on_threads: 
                 assert members == [i for i, n in enumerate(SIZES) if 0 < selector.count(n) < n]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.one_of(st.integers(1, 300), st.integers(1, 40_000)), min_size=1, max_size=6),
     st.sampled_from(FAMILIES),

@@ -71,7 +71,7 @@ def vectors(draw: st.DrawFn) -> Any:
     return (x * 10.0 ** draw(st.sampled_from([0, 0, -3, -7, -30]))).astype(dtype)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(vectors(), st.sampled_from([0.9, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-5]), st.integers(0, 2**64 - 1))
 def test_choice_is_the_smallest_within_the_error(values: Any, error: float, stream: int) -> None:
     check_choice(values, error, stream)

@@ -19,7 +19,7 @@ CODERS = [wc.codecs.Deflate, wc.codecs.Zstd]
 
 
 @pytest.mark.parametrize("cls", CODERS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(min_size=1, max_size=80), st.integers(1, 50), st.booleans(), st.integers(1, 9))
 def test_every_bit_comes_back(cls: Any, seed: bytes, r: int, shuffle: bool, level: int) -> None:
     for dtype in DTYPES:

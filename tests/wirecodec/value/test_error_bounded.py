@@ -56,7 +56,7 @@ KINDS = (
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.sampled_from(KINDS),
     st.one_of(st.integers(1, 70), st.integers(1, 3000)),
@@ -73,7 +73,7 @@ def test_error_bound_holds(kind: str, r: int, seed: int, dtype: Any, error: floa
     assert oracles.is_within_error(values, read, error)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(KINDS), st.integers(1, 400), st.integers(0, 2**32), st.sampled_from(DTYPES), st.data())
 def test_bytes_equal_the_reference_writer(
     kind: str, r: int, seed: int, dtype: Any, data: st.DataObject
@@ -85,7 +85,7 @@ def test_bytes_equal_the_reference_writer(
     assert encode_section(wc.codecs.ErrorBounded(error), values).tobytes() == written
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(KINDS),
     st.integers(1, 300),
@@ -103,7 +103,7 @@ def test_bytes_of_a_step_equal_the_reference_writer(
     assert section.tobytes() == written
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(-(2.0**127), 2.0**127, width=32), min_size=1, max_size=100), st.floats(1e-6, 0.9))
 @example([1.0, 100.0] * 8, 0.01)
 def test_error_bound_holds_for_any_floats(numbers: list[float], error: float) -> None:
@@ -184,7 +184,7 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
     assert len(set(sections)) == 1
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.integers(0, 2**32), st.integers(1, 3000), st.data())
 def test_corrupt_sections_decode_as_in_the_reference(seed: int, r: int, data: st.DataObject) -> None:
     """The library raises the reference's error or returns its values, without reading out of bounds."""

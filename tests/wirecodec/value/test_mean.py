@@ -14,7 +14,7 @@ import wirecodec as wc
 from tests.wirecodec.value.sections import round_trip
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.floats(-(2.0**120), 2.0**120, width=32), min_size=1, max_size=200))
 def test_decoded_value_is_the_mean(values: list[float]) -> None:
     v = np.array(values, np.float32)

@@ -39,7 +39,7 @@ def test_figure_8_of_the_paper() -> None:
     assert not np.signbit(round_trip(codec, x)[-3:]).any()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.one_of(FINITE, SMALL), min_size=1, max_size=60),
     st.integers(2, 9),
@@ -59,7 +59,7 @@ def test_values_round_to_the_nearest_number(
         assert abs(Fraction(value) - Fraction(found)) == min(abs(Fraction(value) - n) for n in ours)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(FINITE, min_size=1, max_size=60), st.integers(2, 9), st.integers(0, 23))
 def test_eps_is_the_smallest_for_which_the_codes_suffice(
     values: list[float], bits: int, mantissa: int
@@ -113,7 +113,7 @@ def test_stochastic_rounding_is_unbiased(rng: np.random.Generator) -> None:
         assert (error <= 5 * steps / np.sqrt(16 * 4096) + np.abs(points) * 2**-15).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(FINITE, min_size=1, max_size=100), st.integers(2, 12))
 def test_nearest_rounding_contracts(values: list[float], bits: int) -> None:
     x = np.array(values, np.float32)

@@ -80,7 +80,7 @@ def test_curve_fits_contract_on_corner_cases(codec: Any, dtype: np.dtype[Any]) -
         assert error <= sum(a * a for a in exact), case[:3]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(FINITE, min_size=1, max_size=200), st.integers(0, 8), st.sampled_from([None, 1, 5]))
 def test_curve_fits_contract(values: list[float], degree: int, pieces: int | None) -> None:
     v = np.sort(np.array(values, np.float32))
@@ -125,7 +125,7 @@ def test_constants_approach_the_values(gradient: Any) -> None:
     assert relative_error(v, round_trip(v, wc.codecs.PolyFit(0, error=0.05))[1]) < 0.1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 3000), st.integers(1, 8), st.integers(0, 2**32), st.sampled_from([None, 1, 4, 60]))
 def test_pieces_follow_the_spec_page(r: int, degree: int, seed: int, most: int | None) -> None:
     rng = np.random.default_rng(seed)

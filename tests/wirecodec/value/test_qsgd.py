@@ -19,7 +19,7 @@ from wirecodec.limits import UNLIMITED
 ROWS = st.one_of(st.integers(1, 70), st.sampled_from([1000, 1024, 1025, 2000, 2**20]))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.one_of(st.integers(1, 40), st.integers(500, 1600), st.sampled_from([16_384, 16_400, 33_000])),
     st.integers(2, 8),

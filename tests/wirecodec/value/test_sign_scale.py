@@ -18,7 +18,7 @@ from tests.wirecodec.value.sections import round_trip
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(FINITE, min_size=1, max_size=200))
 def test_sign_scale_contracts(values: list[float]) -> None:
     """‖v - Q(v)‖² = ‖v‖² - ‖v‖₁²/r if the scale is the mean, hence at most (1 - 1/r) ‖v‖²."""
@@ -45,7 +45,7 @@ def test_the_bound_is_met_by_one_value_among_zeros() -> None:
     assert ((v - round_trip(wc.codecs.SignScale(), v)) ** 2).sum() == (1 - 1 / 64) * 64**2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(FINITE, st.integers(1, 5000), st.integers(0, 2**32 - 1))
 def test_equal_magnitudes_come_back_exactly(magnitude: float, r: int, seed: int) -> None:
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], r)

@@ -25,7 +25,7 @@ def group_by_mean(values: Any, decoded: Any) -> dict[int, list[float]]:
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(FINITE, min_size=1, max_size=300), BUCKETS)
 def test_buckets_are_ranges_of_one_sign_decoded_as_means(values: list[float], buckets: int) -> None:
     v = np.array(values, np.float32)
@@ -42,7 +42,7 @@ def test_buckets_are_ranges_of_one_sign_decoded_as_means(values: list[float], bu
         assert min(members) <= mean <= max(members)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(FINITE, min_size=1, max_size=200), BUCKETS)
 def test_sketchml_contracts(values: list[float], buckets: int) -> None:
     """‖v - Q(v)‖² ≤ (1 - 1/m) ‖v‖², where m is the size of the largest bucket."""

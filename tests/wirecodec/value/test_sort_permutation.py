@@ -43,7 +43,7 @@ def test_every_finite_float16_is_sorted() -> None:
     assert np.signbit(found[found == 0]).tolist() == [True, False]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 600), st.integers(0, 2**32))
 def test_map_follows_the_spec_page(r: int, seed: int) -> None:
     positions = np.random.default_rng(seed).permutation(r).astype(np.uint32)
@@ -55,7 +55,7 @@ def test_map_follows_the_spec_page(r: int, seed: int) -> None:
     assert np.array_equal(sort_permutation.unpack_map(section, r), positions)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.integers(2, 200), st.integers(0, 2**32), st.integers(1, 3))
 def test_invalid_permutations_raise(r: int, seed: int, wrong: int) -> None:
     rng = np.random.default_rng(seed)

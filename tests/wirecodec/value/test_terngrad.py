@@ -97,7 +97,7 @@ def test_draws_of_different_values_are_uncorrelated(rng: np.random.Generator) ->
         assert abs((sent[:-apart] * sent[apart:]).mean()) < 0.25 * 5 / math.sqrt(sent.size)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(FINITE, min_size=1, max_size=700), st.sampled_from([None, 1e-30, 0.5, 2.5, 1e30]))
 def test_values_are_signs_of_one_magnitude(values: list[float], clip: float | None) -> None:
     v = np.array(values, np.float32)

@@ -28,7 +28,7 @@ def expected_size(levels: Any) -> int:
     return 4 + sum(math.ceil(n / 14) if zeros else n for zeros, n in runs)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(FINITE, min_size=1, max_size=400), SPARSITY)
 def test_levels_follow_the_spec_page(values: list[float], sparsity: float) -> None:
     """v / M is rounded to nearest, ties away from zero; the test computes with fractions."""
@@ -43,7 +43,7 @@ def test_levels_follow_the_spec_page(values: list[float], sparsity: float) -> No
     assert not np.signbit(got[got == 0]).any()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(FINITE, min_size=1, max_size=100), SPARSITY)
 def test_three_lc_contracts(values: list[float], sparsity: float) -> None:
     """No error exceeds its value; the largest value's error is (sparsity - 1) times it."""
@@ -59,7 +59,7 @@ def test_three_lc_contracts(values: list[float], sparsity: float) -> None:
         assert errors[int(np.abs(v).argmax())] <= (Fraction(sparsity) - 1) * top + slack
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, -1]), st.integers(1, 200)), min_size=1, max_size=30))
 def test_section_sizes_of_runs(pieces: list[tuple[int, int]]) -> None:
     levels = np.concatenate([np.full(n, level) for level, n in pieces])
