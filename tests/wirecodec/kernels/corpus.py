@@ -34,7 +34,7 @@ from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.outer import take_outer_steps
 from wirecodec.kernels.cpu.select import radix
 from wirecodec.kernels.cpu.support import find_array
-from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
+from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES, TOTAL
 from wirecodec.limits import UNLIMITED
 from wirecodec.patch import positions as patch_positions
 from wirecodec.patch import steps as patch_steps
@@ -384,6 +384,13 @@ def run_tables(sink: Sink) -> None:
             sink(joint.values)
             for arrays in written[0 if form >= HEAVY_BALL else 1 :]:
                 sink(np.concatenate(arrays))
+            joined = aligned(int(sizes.sum()), dtype)  # where sums begin anywhere in a cache line
+            addresses[:, TOTAL] = joined.ctypes.data + table.starts[:-1] * dtype.itemsize
+            at_two = int(np.array(2, dtype).view(f"u{dtype.itemsize}"))
+            for low in (at_two, 1):
+                swept = TermTable(addresses, sizes, factors, form, dtype).add_and_sweep(low)
+                for x in (*swept, joined) if swept else ():
+                    sink(x)
 
 
 def run_outer_steps(sink: Sink) -> None:
