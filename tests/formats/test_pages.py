@@ -107,6 +107,24 @@ def test_a_reader_of_the_core_reads_few_words() -> None:
     assert sum(len(text.split()) for text in texts) <= 10_000  # with the sections that version 1.1 adds
 
 
+def test_sections_of_the_standard_that_are_cited_exist() -> None:
+    """Code and pages cite numbers; a part that moves to another page keeps its number in SPEC.md."""
+    number = r"\d+(?:\.\d+)?"
+    spec = ALL[0].read_text(encoding="utf-8")
+    rows = re.findall(rf"^(?:#+ ({number})|\| (\d+\.\d+) \|)", spec, re.MULTILINE)
+    sections = {heading or row for heading, row in rows}
+    root, kinds = FORMATS.parent, {".py", ".md", ".h", ".c", ".cu", ".cuh", ".toml", ".ksy"}
+    cited: dict[str, str] = {}
+    for folder in ("formats", "wirecodec", "collectives", "tests", "docs"):
+        for path in (root / folder).rglob("*"):
+            if path.suffix in kinds:
+                text = path.read_text(encoding="utf-8")
+                for found in re.findall(rf"SPEC(?:\.md)?,? (?:sections? )?({number})", text):
+                    cited[found] = str(path)
+    assert len(cited) > 20
+    assert {found: path for found, path in cited.items() if found not in sections} == {}
+
+
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
 def test_examples_are_bytes_of_vectors(page: Path) -> None:
     found = list(examples(page))
