@@ -10,7 +10,8 @@ Blocks that need torch, JAX or a trainer run by themselves: those that import it
 such a file.
 Commands run in a shell, but for two kinds that would import torch or NumPy again. ``wirecodec`` without pipes
 runs in this process, and ``torchrun`` of guides runs in forks of a process that has imported torch.
-Blocks that need mpirun or a C compiler are left out if it is missing, and the test then reports a skip.
+Blocks that need mpirun, a C compiler, node or its packages are left out if one is missing, and the test then
+reports a skip.
 """
 
 from __future__ import annotations
@@ -73,6 +74,22 @@ class Block:
         return None
 
 
+def missing_in_node(block: Block, name: str) -> str | None:
+    """Return what a document's command needs and this machine lacks: node, or packages of its program."""
+    if block.kind != "console" or not re.search(r"^\$ node ", block.code, re.MULTILINE):
+        return None
+    if not shutil.which("node"):
+        return "node"
+    programs = "".join(other.code for other in blocks(name) if other.title and other.title in block.code)
+    packages = re.findall(r'require\("([a-z-]+)"\)', programs)
+    found = subprocess.run(
+        ["node", "-e", "process.argv.slice(1).map(require.resolve)", *packages],
+        check=False,
+        stderr=subprocess.DEVNULL,
+    )
+    return "packages of node" if found.returncode else None
+
+
 def blocks(name: str) -> list[Block]:
     return [Block(*found) for found in BLOCK.findall((ROOT / name).read_text(encoding="utf-8"))]
 
@@ -117,7 +134,7 @@ def test_blocks_run(name: str, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": "document"}
     left_out = set()
     for block in blocks(name):
-        missing = block.missing()
+        missing = block.missing() or missing_in_node(block, name)
         if missing:
             left_out.add(missing)
         elif framework_of(block, name):

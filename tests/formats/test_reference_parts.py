@@ -28,7 +28,7 @@ quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 def _spec_calls() -> list[tuple[str, str]]:
     rows = re.findall(
-        r"^\| ((?:mix|draw)[^|]*) \| (0x[0-9a-f]+) \|$", (FORMATS / "SPEC.md").read_text(), re.M
+        r"^\| ((?:mix|draw)[^|]*) \| (0x[0-9a-f]+) \|$", (FORMATS / "spec" / "writing.md").read_text(), re.M
     )
     assert len(rows) == 13
     return rows
