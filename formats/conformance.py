@@ -5,7 +5,8 @@
     python formats/conformance.py [--core] --program "COMMAND"   a program in any language
     python formats/conformance.py [--core] --text "COMMAND"      one that prints the text form (texts.py)
 
-``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3). With
+``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3), and
+``--version 1.0`` those of later versions, for a reader that was written for this one. With
 ``--streams units`` or ``--streams containers``, a splitter of streams runs over the stream vectors instead
 (streams.py). With ``--patches``, a reader of patches of weights runs over their vectors (patches.py), and
 with ``--indexes`` a reader of closed streams (indexes.py). With
@@ -132,19 +133,31 @@ def load(path: Path) -> Vector:
     )
 
 
-def load_all(vectors: Path = DEFAULT_DIR, *, core: bool = False) -> Iterator[Vector]:
+def load_all(
+    vectors: Path = DEFAULT_DIR, *, core: bool = False, version: str | None = None
+) -> Iterator[Vector]:
     """Load every vector: the valid ones first, each half in the order of the file names.
 
     Args:
         vectors: the folder that holds valid/ and bad/.
         core: whether to leave out the vectors that use an extended codec or transform.
+        version: the version whose lists have the vectors; None for all.
     """
     extended = _extended_ids() if core else {}
+    listed = None if version is None else _read_lists(version)
     for verdict in ("valid", "bad"):
         for path in sorted((vectors / verdict).glob("*/*.json"), key=lambda path: path.name):
+            if listed is not None and path.stem not in listed:
+                continue
             vector = load(path)
             if not core or _is_core(vector.data, extended):
                 yield vector
+
+
+def _read_lists(version: str) -> set[str]:
+    """Return the ids of the vectors in the lists of a version, such as 1.0 and 1.0.1."""
+    lists = DEFAULT_DIR.glob(f"{version}*.sha256")
+    return {Path(line).stem for path in lists for line in path.read_text(encoding="utf-8").splitlines()}
 
 
 def _extended_ids() -> dict[str, set[int]]:
@@ -181,10 +194,12 @@ def _is_core(data: bytes, extended: dict[str, set[int]]) -> bool:
     return True
 
 
-def run(decode: Decode, vectors: Path = DEFAULT_DIR, *, core: bool = False) -> list[Failure]:
-    """Run a decoder over all vectors, or those of the core profile; return its failures."""
+def run(
+    decode: Decode, vectors: Path = DEFAULT_DIR, *, core: bool = False, version: str | None = None
+) -> list[Failure]:
+    """Run a decoder over all vectors, or those of the core profile or a version; return its failures."""
     failures = []
-    for vector in load_all(vectors, core=core):
+    for vector in load_all(vectors, core=core, version=version):
         message = check(decode, vector)
         if message is not None:
             failures.append(Failure(vector.id, message))
@@ -338,8 +353,9 @@ def _run_containers(options: argparse.Namespace) -> tuple[int, list[Failure]]:
         decode = run_program(shlex.split(options.program), options.pieces)
     elif options.decoder is not None:
         decode = _import_function(options.decoder)
-    total = sum(1 for _ in load_all(options.vectors, core=options.core))
-    return total, run(decode, options.vectors, core=options.core)
+    which: dict[str, Any] = {"core": options.core, "version": options.version}
+    total = sum(1 for _ in load_all(options.vectors, **which))
+    return total, run(decode, options.vectors, **which)
 
 
 def _run_streams(options: argparse.Namespace) -> tuple[int, list[Failure]]:
@@ -413,6 +429,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pieces", type=int, metavar="N", help="write N bytes at a time to a program")
     parser.add_argument("--vectors", type=Path, default=DEFAULT_DIR, help="another folder of vectors")
     parser.add_argument("--core", action="store_true", help="only vectors of the core profile")
+    parser.add_argument("--version", help="only containers in the lists of this version, such as 1.0")
     parser.add_argument(
         "--streams",
         choices=("units", "containers"),
@@ -426,6 +443,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("patches", "indexes"):
         if getattr(options, name) and (options.text or options.streams or options.core):
             parser.error(f"--{name} is for readers of {name}, without --text, --streams and --core")
+    if options.version and (options.text or options.streams or options.patches or options.indexes):
+        parser.error("--version is for decoders of containers")
     if options.patches and options.indexes:
         parser.error("--patches and --indexes are for readers of two kinds")
     started = options.program or options.text
