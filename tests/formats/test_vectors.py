@@ -33,7 +33,7 @@ from formats.reference import (
     table,
     write,
 )
-from formats.reference.extension import JOINED, LATER, META, SCHEMA, TRANSFORM, TYPES, read_records
+from formats.reference.extension import JOINED, META, SCHEMA, TRANSFORM, TYPES, read_records
 from formats.reference.value.codecs import VALUE_CODECS
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
