@@ -21,7 +21,7 @@ import json
 import shlex
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,7 @@ def load_all(
             if listed is not None and path.stem not in listed:
                 continue
             vector = load(path)
-            if not core or _is_core(vector.data, extended):
+            if not core or not uses(vector.data, extended):
                 yield vector
 
 
@@ -163,35 +163,63 @@ def _read_lists(version: str) -> set[str]:
 def _extended_ids() -> dict[str, set[int]]:
     """Return the ids of the extended profile by kind, from registry.toml."""
     found: dict[str, set[int]] = {}
-    for row in (HERE / "registry.toml").read_text(encoding="utf-8").split("\n[[")[1:]:
+    for row in _rows_of_registry():
         if 'profile = "extended"' in row:
-            id = int(row.partition("id = ")[2].split()[0])
-            found.setdefault(row.partition("]")[0], set()).add(id)
-            if "critical = true" in row:
-                found.setdefault("critical", set()).add(id)
+            _add_id(found, row)
     return found
 
 
-def _is_core(data: bytes, extended: dict[str, set[int]]) -> bool:
-    """Return whether no entry of the table, and no record, uses an extended id."""
+def _rows_of_registry() -> list[str]:
+    return (HERE / "registry.toml").read_text(encoding="utf-8").split("\n[[")[1:]
+
+
+def _add_id(found: dict[str, set[int]], row: str) -> None:
+    id = int(row.partition("id = ")[2].split()[0])
+    found.setdefault(row.partition("]")[0], set()).add(id)
+    if "critical = true" in row:
+        found.setdefault("critical", set()).add(id)
+
+
+def find_ids(names: Iterable[str]) -> dict[str, set[int]]:
+    """Return the ids of codecs, maps, domains and records by kind, from registry.toml.
+
+    Raises:
+        ValueError: if no row has one of the names.
+    """
+    found: dict[str, set[int]] = {}
+    left = set(names)
+    for row in _rows_of_registry():
+        name = row.partition('name = "')[2].partition('"')[0]
+        if name in names:
+            left.discard(name)
+            _add_id(found, row)
+    if left:
+        raise ValueError(f"the registry has no {', '.join(sorted(left))}")
+    return found
+
+
+def uses(data: bytes, ids: Mapping[str, set[int]]) -> bool:
+    """Return whether an entry of the table, or a record, uses one of these ids by kind."""
     if len(data) < 24:
-        return True
+        return False
     (n_entries,) = struct.unpack_from("<I", data, 8)
     for at in range(24, min(24 + 40 * n_entries, len(data) - 39), 40):
         dtype, *codecs = data[at + 36 : at + 40]
         kinds = ("dtype", "domain", "index", "value", "map")
-        ids = zip(kinds, (dtype & 15, dtype >> 4, *codecs), strict=True)
-        if any(id in extended[kind] for kind, id in ids):
-            return False
+        found = zip(kinds, (dtype & 15, dtype >> 4, *codecs), strict=True)
+        if any(id in ids.get(kind, ()) for kind, id in found):
+            return True
     at = 24 + 40 * n_entries + 8
     while data[6] & 1 and at + 8 <= len(data):
         kind, flags, length = struct.unpack_from("<HHI", data, at)
-        if kind in extended["record"] and (kind == TRANSFORM or flags == (kind in extended["critical"])):
-            return False
+        if kind in ids.get("record", ()) and (
+            kind == TRANSFORM or flags == (kind in ids.get("critical", ()))
+        ):
+            return True
         at += 8 + length + -length % 8
         if at >= 24 + 40 * n_entries + struct.unpack_from("<I", data, 24 + 40 * n_entries)[0]:
             break
-    return True
+    return False
 
 
 def run(

@@ -68,7 +68,9 @@ def check_answers(answer: Answer, question: Question) -> str | None:
         return f"failed: {type(error).__name__}: {error}"
     names = [*question.wanted, *(name for name in found if name not in question.wanted)]
     for name in names:
-        if json.dumps(found.get(name), sort_keys=True) != json.dumps(question.wanted.get(name), sort_keys=True):
+        if json.dumps(found.get(name), sort_keys=True) != json.dumps(
+            question.wanted.get(name), sort_keys=True
+        ):
             return f"{name} is {found.get(name)}, not {question.wanted.get(name)}"
     return None
 

@@ -135,7 +135,11 @@ def _format_row(row: Given) -> str:
     given = dict(row)
     if "given" in given:
         return format_scheme(given["given"])
-    local, sparse, scale = given.pop("local_updates", None), given.pop("sparse", False), given.pop("loss_scale", None)
+    local, sparse, scale = (
+        given.pop("local_updates", None),
+        given.pop("sparse", False),
+        given.pop("loss_scale", None),
+    )
     schemes = given.pop("schemes")
     if "step" in given:
         text = compressor_text(schemes, **given)
