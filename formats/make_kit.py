@@ -30,8 +30,9 @@ if __name__ == "__main__":
 '''
 README = """# Conformance kit of the wirecodec format, {version}
 
-`formats/SPEC.md` and `formats/spec` are the pages, and `formats/vectors` the vectors, with their expectations.
-`formats/vectors/README.md` defines what a program is given, and what it prints. Python 3.10 or later runs
+`formats/SPEC.md` and `formats/spec` are the pages, and `formats/vectors` the vectors with their
+expectations. `formats/vectors/README.md` defines what a program is given, and what it prints. Python 3.10 or
+later runs
 
     python run.py "COMMAND"
 

@@ -3,8 +3,8 @@
     python -m tests.fuzz.mistakes
 
 mistakes.tsv has a row per mistake: a module of formats/reference, a text that it has once, another text in
-its place, and the mistake in words. They were chosen by hand: they are what someone does who has read a page too
-fast, not changes of one operator (mutants.py). A mistake is noticed if a vector gives another result. One
+its place, and the mistake in words. They were chosen by hand. They are what someone does who has read a page
+too fast, not changes of one operator (mutants.py). A mistake is noticed if a vector gives another result. One
 that none notices has its reason in the last column. The command prints those without a reason.
 """
 
