@@ -97,7 +97,7 @@ def expand(values: Any) -> bytes:
         return bytes.fromhex(values)
     if isinstance(values, list):
         return b"".join(map(expand, values))
-    period, size = expand(values["repeat"]), values["bytes"]
+    period, size = expand(values["repeat"]), int(values["bytes"])
     return (period * (size // len(period) + 1))[:size]
 
 
