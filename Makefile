@@ -158,11 +158,12 @@ bench-gpu: $(CUPY)  ## kernels, whole steps and training on a GPU: results/gpu.m
 docs: $(DOCS)  ## build the site into build/site: README, guides, format, results, API; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file docs/mkdocs.yml $(ARGS)
 
-dist: $(DIST)  ## build the wheel and the sdist into dist/, and check both
+dist: $(DIST)  ## build the wheel and the sdist into dist/, and check both; build the conformance kit into build/
 	@rm -rf dist
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m check_wheel_contents dist/*.whl
+	$(BIN)/python formats/make_kit.py build
 
 clean:  ## remove virtual environments, caches, fuzz-finds, and the output of `make demo`
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds

@@ -5,7 +5,8 @@
     python formats/conformance.py [--core] --program "COMMAND"   a program in any language
     python formats/conformance.py [--core] --text "COMMAND"      one that prints the text form (texts.py)
 
-``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3). With
+``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3), and
+``--version 1.0`` those of later versions, for a reader that was written for this one. With
 ``--streams units`` or ``--streams containers``, a splitter of streams runs over the stream vectors instead
 (streams.py). With ``--patches``, a reader of patches of weights runs over their vectors (patches.py), and
 with ``--indexes`` a reader of closed streams (indexes.py). With
@@ -20,7 +21,7 @@ import json
 import shlex
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,59 +133,101 @@ def load(path: Path) -> Vector:
     )
 
 
-def load_all(vectors: Path = DEFAULT_DIR, *, core: bool = False) -> Iterator[Vector]:
+def load_all(
+    vectors: Path = DEFAULT_DIR, *, core: bool = False, version: str | None = None
+) -> Iterator[Vector]:
     """Load every vector: the valid ones first, each half in the order of the file names.
 
     Args:
         vectors: the folder that holds valid/ and bad/.
         core: whether to leave out the vectors that use an extended codec or transform.
+        version: the version whose lists have the vectors; None for all.
     """
     extended = _extended_ids() if core else {}
+    listed = None if version is None else _read_lists(version)
     for verdict in ("valid", "bad"):
         for path in sorted((vectors / verdict).glob("*/*.json"), key=lambda path: path.name):
+            if listed is not None and path.stem not in listed:
+                continue
             vector = load(path)
-            if not core or _is_core(vector.data, extended):
+            if not core or not uses(vector.data, extended):
                 yield vector
+
+
+def _read_lists(version: str) -> set[str]:
+    """Return the ids of the vectors in the lists of a version, such as 1.0 and 1.0.1."""
+    lists = DEFAULT_DIR.glob(f"{version}*.sha256")
+    return {Path(line).stem for path in lists for line in path.read_text(encoding="utf-8").splitlines()}
 
 
 def _extended_ids() -> dict[str, set[int]]:
     """Return the ids of the extended profile by kind, from registry.toml."""
     found: dict[str, set[int]] = {}
-    for row in (HERE / "registry.toml").read_text(encoding="utf-8").split("\n[[")[1:]:
+    for row in _rows_of_registry():
         if 'profile = "extended"' in row:
-            id = int(row.partition("id = ")[2].split()[0])
-            found.setdefault(row.partition("]")[0], set()).add(id)
-            if "critical = true" in row:
-                found.setdefault("critical", set()).add(id)
+            _add_id(found, row)
     return found
 
 
-def _is_core(data: bytes, extended: dict[str, set[int]]) -> bool:
-    """Return whether no entry of the table, and no record, uses an extended id."""
+def _rows_of_registry() -> list[str]:
+    return (HERE / "registry.toml").read_text(encoding="utf-8").split("\n[[")[1:]
+
+
+def _add_id(found: dict[str, set[int]], row: str) -> None:
+    id = int(row.partition("id = ")[2].split()[0])
+    found.setdefault(row.partition("]")[0], set()).add(id)
+    if "critical = true" in row:
+        found.setdefault("critical", set()).add(id)
+
+
+def find_ids(names: Iterable[str]) -> dict[str, set[int]]:
+    """Return the ids of codecs, maps, domains and records by kind, from registry.toml.
+
+    Raises:
+        ValueError: if no row has one of the names.
+    """
+    found: dict[str, set[int]] = {}
+    left = set(names)
+    for row in _rows_of_registry():
+        name = row.partition('name = "')[2].partition('"')[0]
+        if name in names:
+            left.discard(name)
+            _add_id(found, row)
+    if left:
+        raise ValueError(f"the registry has no {', '.join(sorted(left))}")
+    return found
+
+
+def uses(data: bytes, ids: Mapping[str, set[int]]) -> bool:
+    """Return whether an entry of the table, or a record, uses one of these ids by kind."""
     if len(data) < 24:
-        return True
+        return False
     (n_entries,) = struct.unpack_from("<I", data, 8)
     for at in range(24, min(24 + 40 * n_entries, len(data) - 39), 40):
         dtype, *codecs = data[at + 36 : at + 40]
         kinds = ("dtype", "domain", "index", "value", "map")
-        ids = zip(kinds, (dtype & 15, dtype >> 4, *codecs), strict=True)
-        if any(id in extended[kind] for kind, id in ids):
-            return False
+        found = zip(kinds, (dtype & 15, dtype >> 4, *codecs), strict=True)
+        if any(id in ids.get(kind, ()) for kind, id in found):
+            return True
     at = 24 + 40 * n_entries + 8
     while data[6] & 1 and at + 8 <= len(data):
         kind, flags, length = struct.unpack_from("<HHI", data, at)
-        if kind in extended["record"] and (kind == TRANSFORM or flags == (kind in extended["critical"])):
-            return False
+        if kind in ids.get("record", ()) and (
+            kind == TRANSFORM or flags == (kind in ids.get("critical", ()))
+        ):
+            return True
         at += 8 + length + -length % 8
         if at >= 24 + 40 * n_entries + struct.unpack_from("<I", data, 24 + 40 * n_entries)[0]:
             break
-    return True
+    return False
 
 
-def run(decode: Decode, vectors: Path = DEFAULT_DIR, *, core: bool = False) -> list[Failure]:
-    """Run a decoder over all vectors, or those of the core profile; return its failures."""
+def run(
+    decode: Decode, vectors: Path = DEFAULT_DIR, *, core: bool = False, version: str | None = None
+) -> list[Failure]:
+    """Run a decoder over all vectors, or those of the core profile or a version; return its failures."""
     failures = []
-    for vector in load_all(vectors, core=core):
+    for vector in load_all(vectors, core=core, version=version):
         message = check(decode, vector)
         if message is not None:
             failures.append(Failure(vector.id, message))
@@ -338,8 +381,9 @@ def _run_containers(options: argparse.Namespace) -> tuple[int, list[Failure]]:
         decode = run_program(shlex.split(options.program), options.pieces)
     elif options.decoder is not None:
         decode = _import_function(options.decoder)
-    total = sum(1 for _ in load_all(options.vectors, core=options.core))
-    return total, run(decode, options.vectors, core=options.core)
+    which: dict[str, Any] = {"core": options.core, "version": options.version}
+    total = sum(1 for _ in load_all(options.vectors, **which))
+    return total, run(decode, options.vectors, **which)
 
 
 def _run_streams(options: argparse.Namespace) -> tuple[int, list[Failure]]:
@@ -413,6 +457,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pieces", type=int, metavar="N", help="write N bytes at a time to a program")
     parser.add_argument("--vectors", type=Path, default=DEFAULT_DIR, help="another folder of vectors")
     parser.add_argument("--core", action="store_true", help="only vectors of the core profile")
+    parser.add_argument("--version", help="only containers in the lists of this version, such as 1.0")
     parser.add_argument(
         "--streams",
         choices=("units", "containers"),
@@ -426,6 +471,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("patches", "indexes"):
         if getattr(options, name) and (options.text or options.streams or options.core):
             parser.error(f"--{name} is for readers of {name}, without --text, --streams and --core")
+    if options.version and (options.text or options.streams or options.patches or options.indexes):
+        parser.error("--version is for decoders of containers")
     if options.patches and options.indexes:
         parser.error("--patches and --indexes are for readers of two kinds")
     started = options.program or options.text

@@ -3,6 +3,7 @@
     python formats/make_vectors.py             write new vectors, move misplaced ones; fail if one changes
     python formats/make_vectors.py --update    also write changed vectors and remove those without a case
     python formats/make_vectors.py --release 1.1   also list the hashes of new vectors in vectors/1.1.sha256
+    python formats/make_vectors.py --release peers   the same for those of rounds, headers and schemes
 
 A second run changes nothing. No test runs this script; its diff is reviewed. Released vectors, listed in a
 .sha256 file, are never changed or removed.
@@ -37,6 +38,8 @@ PATCHES = "patches"
 """Folder of the patches of weights, which need a reader that is given a state."""
 PEERS = ("rounds", "agreement", "scheme")
 """Folders of what peers and ranks exchange beside containers, by pages with versions of their own."""
+PEERS_LIST = "peers"
+"""Name of the list of their hashes, which belong to no version of the container."""
 INDEXES = "indexes"
 """Folder of the closed streams, which need a reader of indexes."""
 
@@ -159,13 +162,13 @@ def read_released() -> dict[str, str]:
 def release(version: str, texts: dict[str, str]) -> None:
     """List the hashes of the vectors that no earlier version lists, as ``sha256sum`` does.
 
-    Those of ``PEERS`` belong to no version of the container.
+    Those of ``PEERS`` belong to no version of the container: ``PEERS_LIST`` has them.
 
     Raises:
         FileExistsError: this version has a list.
     """
-    earlier = read_released()
-    new = [name for name in sorted(texts) if name not in earlier and not is_of_peers(name)]
+    earlier, of_peers = read_released(), version.startswith(PEERS_LIST)
+    new = [name for name in sorted(texts) if name not in earlier and is_of_peers(name) == of_peers]
     lines = [f"{hash_of(texts[name])}  {name}\n" for name in new]
     with (VECTORS / f"{version}.sha256").open("x", encoding="utf-8", newline="\n") as file:
         file.writelines(lines)

@@ -3,6 +3,7 @@
 The program is started once for each vector. Its argument is a JSON object of the caller's limits and
 expectations, its standard input is the container or the stream, and it prints a JSON object.
 ``formats/reference/__main__.py`` is such a program. A program that prints the text form gets options instead.
+A word ``FILE`` of the command stands for the path of a file, which has the input in place of standard input.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ import os
 import struct
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import FileIO
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import Any
 
 from formats.conformance import Decode, Expected, One, TensorTuple, parse_decoded, refusal_of
 from formats.indexes import Read, Row
 from formats.patches import Apply, State, parse_state, write_state
+from formats.peers import Answer
 from formats.streams import Part, Split, parse_outcome, split_all, write_parts
 from formats.texts import Show
 
+FILE = "FILE"
+"""Word of a command that stands for the path of its input."""
 SECONDS = 60
 """Time that a program may take for one vector."""
 MOST_PIECES = 2**16
@@ -111,6 +115,19 @@ def run_indexer(command: Sequence[str], pieces: int | None = None) -> Read:
     return read
 
 
+def run_peer(command: Sequence[str]) -> Answer:
+    """Return a peer that starts the program for each vector of rounds, headers or scheme strings.
+
+    Its standard input is a JSON object of the vector's fields without the answers.
+    """
+
+    def answer(folder: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = ask(command, json.dumps(given).encode("utf-8"), {"peer": folder})
+        return found
+
+    return answer
+
+
 def run_text(command: Sequence[str], pieces: int | None = None) -> Show:
     """Return a function that starts the program for each stream, and returns its text form.
 
@@ -143,6 +160,14 @@ def _describe_end(done: subprocess.CompletedProcess[bytes]) -> RuntimeError:
 def _start(command: list[str], data: bytes, pieces: int | None) -> subprocess.CompletedProcess[bytes]:
     if pieces is not None:
         return _start_in_pieces(command, data, pieces)
+    if FILE in command:
+        with NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            command = [file.name if word == FILE else word for word in command]
+            return subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
+            )
     return subprocess.run(command, input=data, capture_output=True, timeout=SECONDS, check=False)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
-from formats import indexes, patches
+from formats import indexes, patches, peers
 from formats.conformance import reference
 from formats.program import answer, answer_index, answer_patch, answer_stream
 from formats.streams import reference_of
@@ -20,6 +20,8 @@ if __name__ == "__main__":
         answered = answer_stream(reference_of(kind), data, argument)
     elif fields.get("index"):
         answered = answer_index(indexes.reference, data, argument)
+    elif folder := fields.get("peer"):
+        answered = peers.reference(folder, json.loads(data))
     elif "state" in fields:
         answered = answer_patch(patches.reference, data, argument)
     else:

@@ -45,6 +45,8 @@ def _prefix() -> Iterator[Case]:
     long = reseal(patch(data, 16, "Q", 2**32 + len(data)))
     about = "total_len has 64 bits: it is 2^32 more than the bytes that are present."
     yield bad("max-bytes-high", about, "LimitExceeded", "max-bytes", long)
+    about = "total_len is 2^32 more than the bytes that are present, which max_bytes allows."
+    yield bad("total-length-high", about, "Truncated", "container", long, limits={"max_bytes": 2**40})
 
 
 def _digest_of_types() -> Iterator[Case]:

@@ -121,6 +121,12 @@ def cases() -> Iterator[Case]:
             _reseal(closed, 32, "B", 0),
         ),
         (
+            "index-digest-last",
+            "The digest differs from the index's in its last byte.",
+            ("ChecksumMismatch", "index-digest"),
+            _reseal(closed, 63, "B", closed[body + 63] ^ 1),
+        ),
+        (
             "index-is-container",
             "The end names a container, whose bytes 4 to 7 are 1.",
             bad,

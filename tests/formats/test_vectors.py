@@ -33,7 +33,7 @@ from formats.reference import (
     table,
     write,
 )
-from formats.reference.extension import JOINED, TRANSFORM, TYPES, read_records
+from formats.reference.extension import JOINED, META, SCHEMA, TRANSFORM, TYPES, read_records
 from formats.reference.value.codecs import VALUE_CODECS
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
@@ -219,6 +219,16 @@ def test_released_vectors_are_frozen() -> None:
         assert make_vectors.hash_of((make_vectors.VECTORS / name).read_text(encoding="utf-8")) == digest, name
 
 
+def test_every_vector_is_listed() -> None:
+    """Those of peers in a list of their own, all others in that of a version."""
+    present = {
+        path.relative_to(make_vectors.VECTORS).as_posix() for path in make_vectors.VECTORS.rglob("*.json")
+    }
+    assert set(make_vectors.read_released()) == present
+    listed = (make_vectors.VECTORS / "peers.sha256").read_text(encoding="utf-8").split()[1::2]
+    assert set(listed) == {name for name in present if make_vectors.is_of_peers(name)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_every_documented_refusal_has_a_vector(page: Path) -> None:
     shown = {(v.result, v.code) for v in VECTORS}
@@ -392,7 +402,7 @@ def test_the_readme_counts_the_vectors() -> None:
     core = {v.id for v in conformance.load_all(core=True)}
     by_id = {v.id: v for v in VECTORS}
     counted = []
-    for path in sorted(make_vectors.VECTORS.glob("*.sha256")):
+    for path in sorted(make_vectors.VECTORS.glob("1.*.sha256")):
         lines = [line for line in path.read_text().splitlines() if re.search("  (valid|bad)/", line)]
         found = [by_id[line.split("/")[-1].removesuffix(".json")] for line in lines]
         valid = sum(v.result == "ok" for v in found)
@@ -507,6 +517,17 @@ def test_a_core_reader_passes_the_core_vectors(monkeypatch: pytest.MonkeyPatch) 
             )
             assert refused, (v.id, message)
             assert refused.groups() in LEFT_OUT, (v.id, message)
+
+
+def test_core_vectors_notice_a_reader_that_skips_a_record_of_1_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reader of 1.1 checks ``meta`` and ``schema``; those of 1.0 are told apart by ``--version``."""
+    monkeypatch.setattr(
+        extension, "LATER", {k: v for k, v in extension.LATER.items() if k not in (META, SCHEMA)}
+    )
+    failed = {failure.id for failure in conformance.run(conformance.reference, core=True)}
+    codes = {v.code for v in VECTORS if v.id in failed}
+    assert codes == SKIPPED
+    assert conformance.run(conformance.reference, core=True, version="1.0") == []
 
 
 def read_core_records(block: bytes, *, based: bool) -> dict[int, bytes]:

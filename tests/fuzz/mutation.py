@@ -112,6 +112,31 @@ class Mutant:
         return f"{self.path}: {self.function.__qualname__}"
 
 
+@dataclass(frozen=True)
+class Edit:
+    """A function, and another text for a part of its source."""
+
+    function: FunctionType
+    old: str
+    new: str
+
+
+def find_edit(path: str, old: str, new: str, target: Target) -> Edit:
+    """Return the edit of the one place where a module of a decoder has a text.
+
+    Raises:
+        ValueError: if the module has the text not once, or outside of its functions.
+    """
+    module = importlib.import_module(f"{target.package}.{path.removesuffix('.py').replace('/', '.')}")
+    before, found, after = inspect.getsource(module).partition(old)
+    if not found or old in after:
+        raise ValueError(f"{path} does not have this text once: {old}")
+    line = before.count("\n") + 1
+    own = [one for one in list_functions(module) if one.__code__.co_filename == module.__file__]
+    above = [one for one in own if one.__code__.co_firstlineno <= line]
+    return Edit(max(above, key=lambda one: one.__code__.co_firstlineno), old, new)
+
+
 def place_of(code: CodeType) -> Place:
     return code.co_filename, code.co_firstlineno, code.co_name
 
@@ -159,8 +184,14 @@ def mutate_function(function: FunctionType, path: str, tree: ast.Module) -> Iter
         yield Mutant(function, path, line, change, tree, defined[0].lineno, spot)
 
 
-def compile_mutant(mutant: Mutant) -> CodeType:
+def compile_mutant(mutant: Mutant | Edit) -> CodeType:
     """Compile the function with the change."""
+    old = mutant.function.__code__
+    if isinstance(mutant, Edit):
+        text = inspect.getsource(sys.modules[mutant.function.__module__]).replace(mutant.old, mutant.new)
+        code = _find_code(compile(text, old.co_filename, "exec"), old)
+        assert code is not None
+        return code
     whole = copy.deepcopy(mutant.tree)
     target = next(
         node
@@ -169,7 +200,6 @@ def compile_mutant(mutant: Mutant) -> CodeType:
     )
     apply_change(list(ast.walk(target))[mutant.spot], mutant.change)
     ast.fix_missing_locations(whole)
-    old = mutant.function.__code__
     code = _find_code(compile(whole, old.co_filename, "exec"), old)
     assert code is not None
     return code

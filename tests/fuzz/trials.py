@@ -14,12 +14,14 @@ from types import CodeType, FrameType
 from typing import Any
 
 from formats import conformance, reference
+from formats.indexes import Closed, check_index, load_indexes
+from formats.indexes import reference as read_index
 from formats.patches import Apply, Patch, check_patch, load_patches
 from formats.streams import CONTAINERS, UNITS, Split, Stream, check_stream, load_streams, reference_of
 from formats.zstd import find_decompressor
 from tests.fuzz.judge import library
 from tests.fuzz.mutant_pages import Verdict
-from tests.fuzz.mutation import LIBRARY, Mutant, Place, Target, compile_mutant, place_of
+from tests.fuzz.mutation import LIBRARY, Edit, Mutant, Place, Target, compile_mutant, place_of
 from tests.fuzz.patches import tells_rightly
 from tests.fuzz.probes import PROBES
 from tests.fuzz.ways import Ways, bounded, splits_of
@@ -50,7 +52,7 @@ class Known:
         return self.ran, self.outcome
 
 
-Shown = conformance.Vector | Stream | Patch
+Shown = conformance.Vector | Stream | Closed | Patch
 """What a trial may show."""
 
 
@@ -71,6 +73,7 @@ def list_trials(target: Target = LIBRARY, *, probes: bool = False) -> Iterator[t
         yield from ((Ways(vector), vector) for vector in vectors())
     else:
         yield from ((partial(has_meta, vector), vector) for vector in vectors() if vector.meta)
+        yield from ((partial(is_indexed, closed), closed) for closed in load_indexes())
     splits = list(splits_of()) if target is LIBRARY else [(kind, reference_of(kind)) for kind in KINDS]
     for stream in load_streams():
         yield from ((partial(is_split, stream, kind, split), stream) for kind, split in splits)
@@ -83,6 +86,10 @@ KINDS = UNITS, CONTAINERS
 
 def is_split(stream: Stream, kind: str, split: Split) -> bool:
     return check_stream(bounded(split), stream, kind) is None
+
+
+def is_indexed(closed: Closed) -> bool:
+    return check_index(read_index, closed) is None
 
 
 def is_applied(patch: Patch, apply: Apply) -> bool:
@@ -135,6 +142,8 @@ def _outcome_of(vector: Shown | None) -> tuple[Any, ...]:
         return ()
     if isinstance(vector, Patch):
         return vector.result, vector.code, bool(vector.limits), vector.part
+    if isinstance(vector, Closed):
+        return vector.result, vector.code, bool(vector.limits)
     if isinstance(vector, Stream):
         return vector.outcome.result, vector.outcome.code, bool(vector.limits)
     return vector.result, vector.code, bool(vector.limits), bool(vector.expected)
@@ -167,7 +176,7 @@ def judge(mutant: Mutant, noticing: Sequence[Known], target: Target) -> Verdict:
     return Verdict.PATH if takes_another_path(mutant, few, target) else Verdict.SURVIVES
 
 
-def is_killed(mutant: Mutant, noticing: Sequence[Trial], seconds: float = SECONDS) -> bool:
+def is_killed(mutant: Mutant | Edit, noticing: Sequence[Trial], seconds: float = SECONDS) -> bool:
     """Return whether a trial detects the mutant: by another result, an exception, or more CPU seconds."""
 
     def check() -> bool:
@@ -187,7 +196,7 @@ def takes_another_path(mutant: Mutant, noticing: Sequence[Known], target: Target
     return _fails(mutant, check, 3 * SECONDS)
 
 
-def _fails(mutant: Mutant, check: Callable[[], bool], seconds: float) -> bool:
+def _fails(mutant: Mutant | Edit, check: Callable[[], bool], seconds: float) -> bool:
     """Return whether a check fails in a child with the mutant."""
     code = compile_mutant(mutant)
     child = os.fork()
