@@ -173,7 +173,7 @@ def test_a_key_that_is_no_text_is_named(name: str, key: Any) -> None:
         target = train(saver, comm, 3)
         before = snapshot(target)
         for value in (np.zeros(3), torch.zeros(3, device="meta")):
-            with pytest.raises(ValueError, match="not a state of .*unknown key"):
+            with pytest.raises(ValueError, match=r"not a state of .*unknown key"):
                 saver.load(target, comm, {**target.state_dict(), key: value})
         assert snapshot(target) == before
 

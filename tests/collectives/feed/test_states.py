@@ -203,7 +203,8 @@ def test_a_commit_passes_over_changed_elements_alone(
 
 def test_a_name_that_is_no_text_is_an_encode_error(folder: str, training: Training) -> None:
     training.publish(co.Publisher(folder, "run"))
-    for state in ({0: np.zeros(3, np.float32)}, {**training.state, None: np.zeros(3, np.float32)}):
+    states: list[dict[Any, Any]] = [{0: np.zeros(3, np.float32)}, {**training.state, None: np.zeros(3)}]
+    for state in states:
         with pytest.raises(wc.EncodeError, match="it must be a string"):
             follow(folder).update(state)
         with pytest.raises(wc.EncodeError, match="it must be a string"):
