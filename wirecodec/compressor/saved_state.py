@@ -80,9 +80,7 @@ def check_keys(
 ) -> None:
     """Raise ValueError if a saved state has an unknown key, or lacks one; arguments as for ``read_state``."""
     known = {*required, *optional}
-    odd = [
-        key for key in saved if key not in known and not (isinstance(key, str) and key.startswith(kinds))
-    ]
+    odd = [key for key in saved if key not in known and not (isinstance(key, str) and key.startswith(kinds))]
     missing = ", ".join(map(repr, sorted(set(required) - saved.keys())))
     if odd or missing:
         lacks = f"{missing} missing" if len(required) > 1 else f"{required[0]} is missing"
