@@ -37,6 +37,9 @@ class Request(Protocol):
 class Communicator(Protocol):
     """Group of ranks that exchange buffers; names and meanings are MPI's.
 
+    A method that begins an operation returns its request, or raises before anything is sent. If it raises
+    after that, nothing tells whether it has sent: other ranks may take a step that this rank rolls back.
+
     A communicator may also have these attributes:
 
     - ``bound() -> Communicator``: the communicator that is used in place of this one, from the present

@@ -181,6 +181,9 @@ class Operand:
         texts = []
         codes = set()
         elements = 0
+        for name in tensors:
+            if not isinstance(name, str):
+                raise TypeError(f"a tensor's name is {name!r}; it must be a string")
         for raw, name in sorted((name.encode("utf-8", "surrogatepass"), name) for name in tensors):
             shape, dtype = tensors[name]
             codes.add(DTYPE_CODES.get(dtype, 0))

@@ -157,15 +157,14 @@ class GroupComm:
         if not widest:
             return _CompletedRequest()
         padded = torch.zeros(widest, dtype=torch.uint8, device="cpu")
-        block = _as_bytes(sendbuf)
+        block, target = _as_bytes(sendbuf), _as_bytes(out)
         padded.numpy()[: len(block)] = block
         gathered = [torch.empty(widest, dtype=torch.uint8, device="cpu") for _ in range(self.size)]
+        places = list(zip(starts, counts, strict=True))  # before it begins: an error would lose the request
         with _translated():
             group = self._group if self._gathers is None else self._gathers
             work = group.allgather([gathered], [padded], self._dist.distributed_c10d.AllgatherOptions())
-        return _AllgatherRequest(
-            work, padded, gathered, _as_bytes(out), list(zip(starts, counts, strict=True))
-        )
+        return _AllgatherRequest(work, padded, gathered, target, places)
 
 
 def _require_cpu(group: Any) -> None:

@@ -147,7 +147,11 @@ def read_delayed(
 
 def _cut(saved: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return the items of which the keys start with a kind, by the rest of the keys."""
-    return {key.removeprefix(kind): x for key, x in saved.items() if key.startswith(kind)}
+    return {
+        key.removeprefix(kind): x
+        for key, x in saved.items()
+        if isinstance(key, str) and key.startswith(kind)  # ``check_keys`` refuses others
+    }
 
 
 def _check_names(saved: Collection[str], expected: Collection[str]) -> None:

@@ -152,7 +152,7 @@ class OkTopK(SummingCompressor):
         If the ranks have different bounds, the next step begins with equal ranges.
         """
         bounds = read_bounds(state)
-        rest = {key: x for key, x in state.items() if not key.startswith(PREFIX)}
+        rest = {key: x for key, x in state.items() if not str(key).startswith(PREFIX)}
         super().load_state_dict(rest, strict=strict)
         self._bounds = bounds
 

@@ -42,7 +42,7 @@ def read_bounds(saved: Mapping[str, Any]) -> dict[int, Bounds]:
     """Return {signature: bounds} of a saved state. Raises ValueError, which names the key."""
     found = {}
     for key, array in saved.items():
-        if not key.startswith(PREFIX):
+        if not (isinstance(key, str) and key.startswith(PREFIX)):
             continue
         try:
             signature = int(key.removeprefix(PREFIX), 16)

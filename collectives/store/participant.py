@@ -45,6 +45,8 @@ OLD_ROUNDS = 16
 """Folders of rounds are deleted after so many times the rounds whose objects are kept."""
 MIN_KEEP = 2
 """The fewest rounds whose objects a peer keeps."""
+MAX_SHOWN = 4
+"""Refused objects that an error names."""
 REPLAY_POLLS = 10
 """Looks at an object of an earlier round before it is taken for deleted."""
 
@@ -398,7 +400,7 @@ class Participant:
         if not outcome.contributions:
             return CollectiveError(
                 f"round {number} is void: fewer than {self.rules.quorum} peers took part in time. Nothing"
-                " of it counts, for any peer",
+                f" of it counts, for any peer{_list_refused(outcome)}",
                 reason="timeout",
             )
         return None
@@ -413,6 +415,14 @@ class Participant:
         oldest = number - OLD_ROUNDS * self._keep
         if oldest >= 0:
             files.delete_folder(path_of_round(oldest))
+
+
+def _list_refused(outcome: Outcome) -> str:
+    """Return the objects of a round that were refused, as the end of a message; "" if there are none."""
+    shown = [
+        f"that of {one.name!r} ({ADVICE.get(one.code, one.code)})" for one in outcome.refused[:MAX_SHOWN]
+    ]
+    return f". Objects were refused: {', '.join(shown)}" if shown else ""
 
 
 def _reason_of(code: str | None) -> str:

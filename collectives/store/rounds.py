@@ -310,6 +310,7 @@ ADVICE = {
     "operation": "it makes another call",
     "shape": "names, shapes or types of its tensors are others",
     "scheme": "its scheme or settings are others",
+    "version": "its program has another version of the objects; install the same wirecodec on all peers",
 }
 """What a peer whose terms differ from the members' learns, by the reason of its error."""
 

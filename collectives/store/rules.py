@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import secrets
 import sys
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from collectives.errors import Refused
@@ -122,18 +124,25 @@ def parse_settings(body: bytes) -> Settings:
     return Settings(rules, found["instance"])
 
 
-def make_slots(files: Files, run: str, grace: float) -> Slots:
+def make_slots(
+    files: Files, run: str, grace: float, refuse: Callable[[Refused], object] = lambda refused: None
+) -> Slots:
     """Return the slots of the settings.
 
     Args:
         files: of the run.
         run: its name.
         grace: seconds for which a slot may be incomplete.
+        refuse: is called with the verdict on each slot that is not valid.
     """
 
     def parse(data: bytes) -> Envelope:
-        found = open_slot(data, [Kind.SETTINGS], hash_run(run), _FIXED_ROUND, check_everyone)
-        parse_settings(found.body)
+        try:
+            found = open_slot(data, [Kind.SETTINGS], hash_run(run), _FIXED_ROUND, check_everyone)
+            parse_settings(found.body)
+        except Refused as refused:
+            refuse(refused)
+            raise
         return found
 
     return Slots(files, path_of_settings, parse, MAX_SETTINGS, grace)
@@ -143,6 +152,7 @@ def agree_on_rules(files: Files, rules: Rules, run: str, name: str, sign: Sign) 
     """Write the rules into the store, or compare them with those that are there; return the hash of the run.
 
     Their signature has no meaning: rules that differ from this peer's are an error, whoever has written them.
+    Settings of another version are garbage, as a stranger can write them, too; there is a warning.
 
     Args:
         files: of the run.
@@ -156,7 +166,17 @@ def agree_on_rules(files: Files, rules: Rules, run: str, name: str, sign: Sign) 
         CollectiveError: the store fails, or somebody has destroyed the settings.
     """
     own = Envelope(Kind.SETTINGS, hash_run(run), _FIXED_ROUND, name, Settings.draw(rules).pack())
-    agreed = make_slots(files, run, min(5.0, files.patience / 4)).claim(lambda: own.pack(sign))
+    refused = dict[str, str]()
+    slots = make_slots(
+        files, run, min(5.0, files.patience / 4), lambda one: refused.update({one.code: one.message})
+    )
+    agreed = slots.claim(lambda: own.pack(sign))
+    if "version" in refused:
+        warnings.warn(
+            f"settings of run {run!r} in {files.root}: {refused['version']}. Peers whose programs write that"
+            " version are in another run, beside this one; install the same version of wirecodec on all",
+            stacklevel=3,
+        )
     theirs = parse_settings(agreed.body).rules
     different = [
         f"{field.name} is {getattr(rules, field.name)!r}, and {getattr(theirs, field.name)!r} in the run"

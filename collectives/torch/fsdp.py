@@ -20,11 +20,11 @@ from typing import Any, Literal
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operand, Operation, Status
-from collectives.call import exclusive
+from collectives.call import Call, exclusive
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, is_shared
 from collectives.gloo.communicator import TorchComm
 from collectives.sites.sites import Sites
 from collectives.torch.arguments import check_compressor, require_ranks, wrap_group
@@ -99,9 +99,17 @@ def fsdp_hook(
 
     def exchange(name: str, flat: Any) -> None:
         nonlocal current
-        if current is None or not current.goes_on():
-            current = _Backward(settings)
-        current.exchange(name, flat)
+        interrupt: BaseException | None = None
+        for is_last in (False, True):  # an interrupt breaks off one try at most
+            try:
+                if current is None or not current.goes_on():
+                    current = _Backward(settings)
+                current.exchange(name, flat, interrupt)
+                break
+            except BaseException as error:
+                if is_last:
+                    raise
+                interrupt = error
 
     for one in modules.values():
         one.set_all_reduce_hook(partial(exchange, names[id(one)]))
@@ -164,83 +172,151 @@ class _Backward:
     """Exchanges of one backward pass: one step of the compressor."""
 
     def __init__(self, settings: _Settings) -> None:
-        import torch
-
         self._settings = settings
         self._graph = _find_graph()
         self._driver = PartDriver(settings.exchange)
         self._counts: dict[str, int] = {}
-        self._error: BaseException | None = None
+        self._error: BaseException | None = None  # of this rank, or of an exchange between sites
+        self._shared: CollectiveError | None = None  # of the site
         self._is_exchanged = True  # so far
-        self._is_open = True
-        torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self._is_alone = False  # whether the other sites do not know that it is not
+        self._is_open, self._is_queued = True, False
+        self._before: dict[Channel, tuple[Call, int]] = {}
 
     def goes_on(self) -> bool:
         """Return whether the present backward pass is this one; an interrupted pass has left its step."""
         return self._is_open and self._graph == _find_graph()
 
-    def exchange(self, name: str, flat: Any) -> None:
-        """Average a module's shard between sites, in place; or make it NaN after an error."""
-        count = self._counts[name] = self._counts.get(name, 0) + 1
-        if self._is_exchanged:
-            self._is_exchanged = False
-            try:
-                given = {name if count == 1 else f"{name}#{count}": flat}
-                stream = torch_stream(flat.device)  # in backward, FSDP's stream for reductions
-                across = Channel.of(self._settings.across)
-                self._driver.average(across, lambda: given, stream=stream)
-                self._is_exchanged = self._driver.is_exchanged
-            except Exception as error:  # the ranks of the site are in the same backward pass, and wait
-                self._error = error
+    def exchange(self, name: str, flat: Any, interrupt: BaseException | None = None) -> None:
+        """Average a module's shard between sites, in place; or make it NaN after an error.
+
+        Errors and interrupts of this rank alone are raised at the end of the backward pass, in which the
+        other ranks of the site wait for this one.
+
+        Args:
+            name: of the module.
+            flat: the shard.
+            interrupt: came in an earlier try of this call.
+        """
+        self._queue()
+        try:
+            if interrupt is not None:
+                self._note(interrupt)
+            elif self._is_exchanged:
+                self._average(name, flat)
+        except BaseException as error:
+            self._note(error)
+        if self._is_alone:
+            self._tell()
         if not self._is_exchanged:
             flat.fill_(math.nan)
 
+    def _queue(self) -> None:
+        """Let the step end with the backward pass."""
+        if not self._is_queued:
+            import torch
+
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+            self._is_queued = True
+
+    def _average(self, name: str, flat: Any) -> None:
+        self._is_exchanged, self._is_alone = False, True
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        given = {name if count == 1 else f"{name}#{count}": flat}
+        stream = torch_stream(flat.device)  # in backward, FSDP's stream for reductions
+        across = Channel.of(self._settings.across)
+        self._driver.average(across, lambda: given, stream=stream)
+        self._is_exchanged, self._is_alone = self._driver.is_exchanged, False
+
+    def _note(self, error: BaseException) -> None:
+        """Keep the first error of this rank; the step does not count."""
+        self._is_alone = (self._is_alone or self._is_exchanged) and not is_shared(error)
+        self._error, self._is_exchanged = self._error or error, False
+
     def _finish(self) -> None:
         """End the step; raise its error in a callback that runs after those of all FSDP modules."""
+        if not self._is_open:
+            return  # it was queued twice
         try:
             self._settle()
-        except Exception as error:
+        except BaseException as error:
             report_error(error, Channel.of(self._settings.across).rank)
             after_backward(partial(raise_error, error))
 
     def _settle(self) -> None:
-        """Learn from the other ranks whether the step counts; take it, or make all gradients NaN.
-
-        The other sites are asked first. A site with one gradient more waits for its exchange, and gets this.
-        """
+        """Take the step if it counts for all ranks, or make all gradients NaN; raise what went wrong."""
         self._is_open = False
-        failure = None
-        if self._is_exchanged:
-            try:
-                self._agree(self._settings.across)
-            except CollectiveError as error:
-                self._error, self._is_exchanged = error, False
-        if not self._is_exchanged:
-            own = self._error
-            status = Status.VALUE if own is None else Status.ENCODE
-            text = wc.EncodeError("NaN or Inf in a gradient")
-            failure = Failure(status, own if isinstance(own, Exception) else text)
         try:
-            self._agree(self._settings.local, failure)
-        except BaseException as shared:
+            self._decide()
+        except BaseException as error:
+            self._error = self._error or error
+            self._decide()
+        if self._error is not None:
+            raise self._error from self._shared
+        if self._shared is not None and not (
+            self._shared.reason == "value" and self._settings.exchange.nonfinite == "propagate"
+        ):
+            raise self._shared
+
+    def _decide(self) -> None:
+        """Learn from the other ranks whether the step counts, and take it or not.
+
+        The other sites are asked first, unless they know. A site with one gradient more waits for its
+        exchange, and gets this. After an interrupt, a second call goes on where the first one was.
+        """
+        if self._is_exchanged:
+            self._is_exchanged = self._ask(self._settings.across)
+        elif self._is_alone:
+            self._tell()
+        if self._ask(self._settings.local):
+            self._driver.commit()
+        else:
             self._driver.rollback()
-            if not isinstance(shared, CollectiveError):
-                raise
             self._spoil()
-            if self._error is not None:
-                raise self._error from shared
-            if shared.reason == "value" and self._settings.exchange.nonfinite == "propagate":
-                return
-            raise
-        self._driver.commit()
+
+    def _tell(self) -> None:
+        """Tell the other sites at once that the step does not count: their next exchange gets this."""
+        self._ask(self._settings.across)
+        self._is_alone = False
+
+    def _ask(self, comm: Any) -> bool:
+        """Return whether the step is good for all ranks of a communicator; a second call does not ask again.
+
+        An interrupt comes before the question or after the answer.
+        """
+        channel = Channel.of(comm)
+        call, sequence = self._before.setdefault(channel, (channel.call, channel.sequence))
+        for _ in range(2):
+            try:
+                if channel.sequence == sequence:
+                    self._agree(channel, self._find_failure())
+            except CollectiveError as error:
+                if comm is self._settings.local:
+                    self._shared = self._shared or error
+                else:
+                    self._error = self._error or error
+            except BaseException as error:
+                self._error = self._error or error
+        return channel.call is not call and channel.call.table is not None
+
+    def _find_failure(self) -> Failure | None:
+        """Return the reason why the step does not count on this rank, or None."""
+        if self._is_exchanged:
+            return None
+        own = self._error
+        if own is None:
+            return Failure(Status.VALUE, wc.EncodeError("NaN or Inf in a gradient"))
+        text = wc.EncodeError(f"{type(own).__name__} in the exchange")
+        return Failure(Status.ENCODE, own if isinstance(own, Exception) else text)
 
     @exclusive
-    def _agree(self, comm: Any, failure: Failure | None = None) -> None:
+    def _agree(self, channel: Channel, failure: Failure | None) -> None:
         """Tell the other ranks how the step has ended; raise CollectiveError unless it was good for all."""
-        channel = Channel.of(comm)
         with channel.collective() as call:
-            agree(channel, Header(operation=Operation.SITE), Operand(), failure)
-            call.is_delivered = True
+            try:
+                agree(channel, Header(operation=Operation.SITE), Operand(), failure, finish=True)
+            finally:
+                call.is_delivered = call.table is not None
 
     def _spoil(self) -> None:
         """Make all gradients NaN, so that no optimizer uses them unnoticed."""

@@ -162,3 +162,34 @@ def test_a_damaged_state_loads_or_changes_nothing(name: str) -> None:
         return wrong
 
     assert co.simulate(1, run)[0] == []
+
+
+@pytest.mark.parametrize("name", [name for name in SAVERS if name != "Checkpointable"])
+@pytest.mark.parametrize("key", [0, None, b"step", ("residual/", "w")], ids=repr)
+def test_a_key_that_is_no_text_is_named(name: str, key: Any) -> None:
+    saver = SAVERS[name]
+
+    def run(comm: Any) -> None:
+        target = train(saver, comm, 3)
+        before = snapshot(target)
+        for value in (np.zeros(3), torch.zeros(3, device="meta")):
+            with pytest.raises(ValueError, match=r"not a state of .*unknown key"):
+                saver.load(target, comm, {**target.state_dict(), key: value})
+        assert snapshot(target) == before
+
+    co.simulate(1, run)
+
+
+def test_a_name_that_is_no_text_is_named() -> None:
+    """On all ranks alike, and before anything is sent of it."""
+
+    def run(comm: Any) -> str:
+        with pytest.raises(
+            co.CollectiveError, match=r"rank 1: .*a tensor's name is 7; it must be a string"
+        ) as caught:
+            co.allreduce(comm, {"w" if comm.rank == 0 else 7: np.zeros(3)})  # type: ignore[dict-item]
+        return str(caught.value)
+
+    assert len({*co.simulate(2, run)}) == 1
+    with pytest.raises(ValueError, match="one is 7"):
+        wc.rename_state({7: np.zeros(2)})  # type: ignore[dict-item]

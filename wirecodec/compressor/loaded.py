@@ -137,7 +137,7 @@ def rename_state(
         A dict of the same arrays under new keys, for ``load_state_dict``.
 
     Raises:
-        ValueError: two tensors would get the same name.
+        ValueError: two tensors would get the same name, or a key is no string.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -150,6 +150,8 @@ def rename_state(
         own = {"rank", f"{_NESTED}rank"} & state.keys()
         state = {**state, **dict.fromkeys(own, np.array(rank, np.int64))}
     for key, x in state.items():
+        if not isinstance(key, str):
+            raise ValueError(f"not a state: its keys are strings, and one is {key!r}")
         outer = _NESTED if key.startswith(_NESTED) else ""
         inner = key.removeprefix(outer)
         if kind := _KIND.match(inner):

@@ -79,7 +79,8 @@ def check_keys(
     kinds: tuple[str, ...],
 ) -> None:
     """Raise ValueError if a saved state has an unknown key, or lacks one; arguments as for ``read_state``."""
-    odd = [key for key in saved if key not in {*required, *optional} and not key.startswith(kinds)]
+    known = {*required, *optional}
+    odd = [key for key in saved if key not in known and not (isinstance(key, str) and key.startswith(kinds))]
     missing = ", ".join(map(repr, sorted(set(required) - saved.keys())))
     if odd or missing:
         lacks = f"{missing} missing" if len(required) > 1 else f"{required[0]} is missing"

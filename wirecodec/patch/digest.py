@@ -11,6 +11,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, addresses_of, read_only
 from wirecodec.element_types import number_of
+from wirecodec.errors import EncodeError
 from wirecodec.kernels.layout import DIGEST_FACTORS, DIGEST_STRIDE
 from wirecodec.patch.bits import Bits
 
@@ -188,5 +189,8 @@ def digest_touched(tensor: Bits, indices: Array, values: Array) -> int:
 
 
 def digest_named(name: str, digest: int) -> int:
-    """Return the digest of a tensor with its name."""
-    return fold(digest, digest_bytes(name.encode()))
+    """Return the digest of a tensor with its name. Raises EncodeError for a name that is no text."""
+    try:
+        return fold(digest, digest_bytes(name.encode()))
+    except (AttributeError, UnicodeEncodeError):
+        raise EncodeError(f"name is {name!r}; it must be a string of UTF-8") from None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import collectives as co
+import wirecodec as wc
 from tests.collectives.feed.weights import Training, bits_of, copy_of, follow
 from wirecodec.patch.bits import Bits
 from wirecodec.patch.host import HostForms
@@ -198,3 +199,13 @@ def test_a_commit_passes_over_changed_elements_alone(
     # A tensor of which all elements change is written whole.
     assert sorted(written) == sorted(count for size, count in changed.items() if count < size)
     assert bits_of(state) == training.kept[1]
+
+
+def test_a_name_that_is_no_text_is_an_encode_error(folder: str, training: Training) -> None:
+    training.publish(co.Publisher(folder, "run"))
+    states: list[dict[Any, Any]] = [{0: np.zeros(3, np.float32)}, {**training.state, None: np.zeros(3)}]
+    for state in states:
+        with pytest.raises(wc.EncodeError, match="it must be a string"):
+            follow(folder).update(state)
+        with pytest.raises(wc.EncodeError, match="it must be a string"):
+            co.Publisher(folder, "run").publish(state)

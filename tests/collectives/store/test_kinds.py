@@ -298,3 +298,21 @@ def test_the_norm_at_its_limit_has_one_order() -> None:
     wc.decode_add(blob, total, max_norm=limit)
     with pytest.raises(wc.LimitExceeded):
         wc.decode_add(blob, total, max_norm=float(np.nextafter(limit, 0)))
+
+
+def test_objects_of_another_version_are_named(tmp_path: Path) -> None:
+    """A peer with an older program does not count, and all learn why: at the start, or from a void round."""
+    bob = make_comm(tmp_path / "old", "bob", quorum=1, deadline=0.05)
+    co.allgather_bytes(bob, b"x")
+    for path in [*tmp_path.glob("old/run/settings.00"), *tmp_path.glob("old/run/rounds/*/bob.*")]:
+        data = damage(path.read_bytes())["version"]
+        digest = hashlib.sha256(data[:-96]).hexdigest()
+        new = tmp_path / "new" / path.relative_to(tmp_path / "old")
+        new.parent.mkdir(parents=True, exist_ok=True)
+        new.with_name(f"bob.{digest}" if path.name.startswith("bob") else path.name).write_bytes(data)
+    with pytest.warns(UserWarning, match="the object has version 1; this program reads 2"):
+        alice = make_comm(tmp_path / "new", "alice", quorum=2, deadline=0.05, timeout=0.3)
+    with pytest.raises(co.CollectiveError, match=r"that of 'bob' .its program has another") as caught:
+        co.allgather_bytes(alice, b"x")
+    assert caught.value.reason == "timeout"
+    assert alice.last.refused == {"bob": "version"}

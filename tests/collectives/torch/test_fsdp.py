@@ -410,3 +410,71 @@ def test_local_updates_of_shards_go_on_over_another_group() -> None:
             assert kept > 3, keep
             assert apart < 1e-4, keep
             assert rounds == 48
+
+
+ALONE = (
+    COMMON
+    + """
+import time
+from collectives.torch import fsdp
+
+model, compressor = shard(Net(), mesh["rank"]), wc.Compressor("topk(0.5) | rice | raw")
+co.fsdp_hook(model, compressor, sites)
+
+def attempt(step):
+    model.zero_grad()
+    start, raised = time.monotonic(), "ok"
+    try:
+        model(batch(step)).square().mean().backward()
+    except BaseException as error:
+        raised = type(error).__name__
+    return raised, time.monotonic() - start
+
+def breaking(method, kind, number, is_after):
+    original, calls = getattr(fsdp._Backward, method), []
+    def call(self, *arguments):
+        calls.append(method)
+        if len(calls) != number:
+            return original(self, *arguments)
+        if is_after:
+            original(self, *arguments)
+        raise kind("injected")
+    setattr(fsdp._Backward, method, call)
+    return lambda: setattr(fsdp._Backward, method, original)
+
+attempt(0)
+results = []
+for kind in (MemoryError, KeyboardInterrupt):
+    for method, number in (("_average", 1), ("_average", 3), ("_queue", 1), ("_agree", 1), ("_agree", 2)):
+        for is_after in (False, True):
+            before = {key: x.tobytes() for key, x in compressor.state_dict().items()}
+            restore = breaking(method, kind, number, is_after) if rank == 1 else lambda: None
+            raised, seconds = attempt(len(results))
+            restore()
+            same = before == {key: x.tobytes() for key, x in compressor.state_dict().items()}
+            nan = all(bool(g.isnan().all()) for g in grads(model).values())
+            seen = agree((raised, seconds < 10, compressor.step, same, nan))
+            then = agree((attempt(9)[0], compressor.step))
+            results.append([kind.__name__, method, is_after, seen, then])
+print(json.dumps(results))
+"""
+)
+
+
+def test_an_exception_on_one_rank_alone() -> None:
+    """All ranks learn it at once, and take the step or not; the next backward pass goes on."""
+    step = 1
+    for kind, method, is_after, seen, then in run(4, ALONE)[0]:
+        counts = method == "_agree"  # its exchanges were made
+        where = kind, method, is_after, seen
+        assert seen[1][0] == kind, where
+        assert {raised for rank, (raised, *_) in enumerate(seen) if rank != 1} == (
+            {"ok"} if counts else {"CollectiveError"}
+        ), where
+        step += counts
+        for _, is_soon, taken, is_same, is_nan in seen:
+            assert is_soon, where
+            assert taken == step, where
+            assert (is_same, is_nan) == (not counts, not counts), where
+        step += 1
+        assert then == [["ok", step]] * 4, where
