@@ -174,10 +174,11 @@ class Compressor(Stateful):
         "step" (steps taken), "bytes" of the container, "bits" per element, "kept" (share of the elements),
         "error" (relative error: the norm of what was not sent over that of gradient and residual together),
         "residual" (norm of all residuals) and "warm_up" (completed share of a ``WarmUp``, 1 without one).
-        "bits", "kept" and "error" are left out of a step of more than 64 MiB, and "error" also if a tensor
-        has no feedback, or one with ``beta``. None before the first step, and after a state was loaded.
+        "bits", "kept" and "error" are left out of a step of more than 64 MiB, and "error" also without
+        names, and if a tensor has no feedback, or one with ``beta``. None before the first step, and after a
+        state was loaded.
         """
-        return describe_step(self._holder, self.feedback, self.schedule)
+        return describe_step(self._holder, self.feedback, self.schedule, named=self._names)
 
     def residual(self, name: str) -> Array | None:
         """Return a copy of a tensor's residual (size,) on its device, or None if it has none."""

@@ -26,7 +26,7 @@ class _Sums:
     Attributes:
         elements: of the tensors.
         sent: of these, in containers.
-        lost: squared norm of the parts that were not sent; nan if it is not known.
+        lost: squared norm of the parts that were not sent, if residuals have them.
         whole: squared norm of the tensors before the step's selection, as ``lost``.
     """
 
@@ -42,9 +42,12 @@ class _Sums:
 
 
 def describe_step(
-    holder: StateHolder, feedback: FeedbackLike, schedule: Schedule | None
+    holder: StateHolder, feedback: FeedbackLike, schedule: Schedule | None, *, named: bool
 ) -> dict[str, float] | None:
-    """Return the numbers of the last step, as ``Compressor.last``; None if none is known."""
+    """Return the numbers of the last step, as ``Compressor.last``; None if none is known.
+
+    ``named`` tells whether containers have the names by which residuals are found.
+    """
     state = holder.state
     if not holder.taken or holder.taken_residuals is not state.residuals:
         return None
@@ -60,7 +63,7 @@ def describe_step(
         sums = _add_up(blobs, residuals)
         numbers["bits"] = 8 * numbers["bytes"] / max(sums.elements, 1)
         numbers["kept"] = sums.sent / max(sums.elements, 1)
-        if all(map(_keeps_rest, list_feedback(feedback))) and not math.isnan(sums.error):
+        if named and all(map(_keeps_rest, list_feedback(feedback))):
             numbers["error"] = sums.error
     return numbers
 
@@ -78,9 +81,6 @@ def _add_up(blobs: Sequence[Bytes], residuals: Mapping[str, Array]) -> _Sums:
         for name, tensor in decode_many(blob, limits=UNLIMITED).items():
             elements, sent = elements + tensor.size, sent + tensor.nnz
             rest = residuals.get(name)
-            if rest is None and not tensor.is_full:
-                lost = whole = math.nan
-                continue
             left = 0.0 if rest is None else _square(rest)
             lost, whole = lost + left, whole + left + _square_of_sum(tensor, rest)
     return _Sums(elements, sent, lost, whole)
