@@ -11,6 +11,7 @@ import pytest
 
 import wirecodec as wc
 from tests.wirecodec.named_gradients import SCHEMES, gradients
+from wirecodec.interop import StepInParts
 
 
 def test_commit_and_rollback(rng: np.random.Generator) -> None:
@@ -214,3 +215,17 @@ def test_numbers_that_are_not_known_are_left_out() -> None:
         last = compressor.last
         assert last is not None
         assert (last["kept"], "error" in last) == (0.25, False)
+
+
+def test_numbers_of_a_step_in_parts_are_those_of_all_parts() -> None:
+    compressor = wc.Compressor("topk(0.5) | rice | raw")
+    for step in range(1, 3):
+        parts = StepInParts(compressor)
+        blobs = [
+            parts.next_part().compress({name: np.arange(1, 1 + size, dtype=np.float32)})
+            for name, size in (("a", 8), ("b", 4))
+        ]
+        parts.commit()
+        last = compressor.last
+        assert last is not None
+        assert (last["step"], last["bytes"], last["kept"]) == (step, sum(map(len, blobs)), 0.5)
