@@ -233,8 +233,8 @@ def test_numbers_of_the_last_exchange_and_a_count_that_survives_a_resume() -> No
     def train(comm: Any) -> None:
         compressor, channel = wc.Compressor("topk(0.1) | rice | raw"), co.Channel(comm)
         gradient = {"w": np.arange(1000, dtype=np.float32)}
-        assert channel.last is None
-        total = 0
+        assert co.Channel(comm).last is None
+        total = 0.0
         for number in range(3):
             co.allreduce(channel, gradient, compressor)
             last = channel.last
