@@ -75,6 +75,8 @@ class Call:
         table: headers of the last agreement, or None.
         beginning: of the last operation of the communicator; None before the first one.
         update_pending: whether all ranks still have to update their channels alike after the last transfer.
+        encoding: seconds of encoding and compilation before the headers.
+        waiting: seconds of transfers, most of them waits.
     """
 
     has_sent: bool = False
@@ -87,6 +89,8 @@ class Call:
     table: list[Any] | None = None
     beginning: Beginning | None = None
     update_pending: bool = False
+    encoding: float = 0.0
+    waiting: float = 0.0
 
     @property
     def has_lost_request(self) -> bool:

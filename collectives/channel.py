@@ -10,7 +10,8 @@ application that receives from ANY_SOURCE with ANY_TAG during a collective shoul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -45,6 +46,7 @@ ByteArray: TypeAlias = npt.NDArray[np.uint8]
 
 TAG = 0x5743  # of every point-to-point message of this package; within MPI's guaranteed range
 UNION_COUNT_INTERVAL = 64  # exchanges between two counts of the union
+_COUNTS = "bytes_sent", "calibration_bytes"
 MAX_KEPT_BUFFER = 16 << 20  # bytes
 MAX_SMALL = 4 * 1024  # bytes of a payload behind a header
 PIECE = 1024 * 1024  # bytes per rank in a native all-gather of any size; 8 s at 1 Mbit/s
@@ -78,6 +80,9 @@ class Channel:
             mistake, its next call is matched with the others' current one.
         bytes_sent: header and payload bytes that this rank sent to other ranks. MPI's all-gathers count as
             rings: every block except the right neighbour's.
+        last: numbers of the last exchange for a log, None before the first: "exchange" (its number), "bytes"
+            that this rank sent, "seconds" of the call, of which "encoding" (and compiling), and "waiting" for
+            messages; transfers are a part of it.
         calibration_bytes: bytes that this rank sent to measure the network, once, for ``algorithm="auto"``;
             at most as many as the container of that step, and about 16 per rank.
         rates: measured costs of communication, or None before the first measurement.
@@ -130,6 +135,7 @@ class Channel:
         self.device = device
         self.sequence = 0
         self.bytes_sent = self.calibration_bytes = 0
+        self.last: dict[str, float] | None = None
         self.rates: Rates | None = None
         self.closed: str | None = None
         self.call = Call()
@@ -159,6 +165,23 @@ class Channel:
             channel = cls(bound)
             attach(bound, channel)
         return channel
+
+    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the counts of bytes, for a checkpoint whose run goes on counting."""
+        return {name: np.array(getattr(self, name), np.int64) for name in _COUNTS}
+
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
+        """Restore the counts of bytes. With ``strict`` False, those of another rank are dropped.
+
+        Raises:
+            ValueError: a count is missing, or is no integer from 0 on. Nothing changes.
+        """
+        counts = {name: np.asarray(state.get(name)) for name in _COUNTS}
+        for name, count in counts.items():
+            if count.shape or count.dtype.kind not in "iu" or count < 0:
+                raise ValueError(f"{name}: a Channel's state has an integer from 0 on")
+        if strict:
+            self.bytes_sent, self.calibration_bytes = map(int, counts.values())
 
     def channels(self) -> tuple[tuple[Channel, int]]:
         """Return this channel, and how many exchanges of it are one exchange of an end, as Sites do."""
@@ -254,9 +277,17 @@ class Channel:
         """
         call = self.open().call = Call(has_sent=headerless, first=self.sequence)
         first: BaseException | None = None
+        start, sent = time.perf_counter(), self.bytes_sent
         try:
             try:
                 yield call
+                self.last = {
+                    "exchange": call.first,
+                    "bytes": self.bytes_sent - sent,
+                    "seconds": time.perf_counter() - start,
+                    "encoding": call.encoding,
+                    "waiting": call.waiting,
+                }
             except BaseException as error:
                 first = error
                 self._close_unless_complete(call, error)
@@ -345,12 +376,13 @@ class Channel:
                 may take as long as the slowest rank's computation, and no rank can complete the call without
                 this one.
         """
-        call, has_ended = self.call, False
+        call, has_ended, start = self.call, False, time.perf_counter()
         call.has_sent = True
         try:
             try:
                 run()
                 call.is_delivered = call.is_final_transfer
+                call.waiting += time.perf_counter() - start
             except BaseException as error:
                 # A RuntimeError is one of the transport: a Timeout, or an error of MPI or gloo.
                 is_interrupt = isinstance(error, Nested) or not isinstance(error, RuntimeError)

@@ -45,7 +45,10 @@ DOCUMENTS = sorted(
     p.relative_to(ROOT).as_posix()
     for p in (*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in ROOT.glob(f"{folder}/**/*.md")))
 )
-FRAMEWORKS = ("flwr", "nvflare", "lightning", "accelerate", "transformers", "jax", "torch")
+FRAMEWORKS = (
+    *("flwr", "nvflare", "lightning", "accelerate", "transformers", "jax", "tensorboard", "wandb"),
+    "torch",
+)
 """Frameworks of blocks; torch comes last, because others need it."""
 ALSO_NEEDED = {"flwr": "ray"}  # of its simulation
 TORCHRUN = ["torchrun", "--standalone", "--nproc-per-node"]
@@ -62,7 +65,8 @@ class Block:
 
     def imports(self) -> str | None:
         """Return the optional framework that this block imports, or None."""
-        found = re.findall(r"^(?:import|from) (\w+)", self.code, re.MULTILINE)
+        modules = re.findall(r"^(?:import|from) ([\w.]+)", self.code, re.MULTILINE)
+        found = {part for module in modules for part in module.split(".")}
         return next((name for name in FRAMEWORKS if name in found), None)
 
     def missing(self) -> str | None:

@@ -51,8 +51,11 @@ def ascending_indices(indices: Any, size: int) -> Array:
     where = np.asarray(indices)
     if where.ndim != 1 or (where.dtype.kind not in "iu" and where.size):
         raise EncodeError(f"indices are {where.ndim}-d {where.dtype}; they must be 1-d integers")
-    if where.size and not 0 <= int(where[0]) <= int(where[-1]) < size:
-        raise EncodeError(f"indices are from {where[0]} to {where[-1]}; the tensor has {size} elements")
+    first, last = (int(where[0]), int(where[-1])) if where.size else (0, 0)
+    if first > last:
+        raise EncodeError(f"indices are not ascending: the first is {first}, and the last {last}")
+    if where.size and (first < 0 or last >= size):
+        raise EncodeError(f"indices are from {first} to {last}; the tensor has {size} elements")
     where = np.ascontiguousarray(where, dtype=where.dtype.newbyteorder("="))
     if where.size:
         from wirecodec.kernels.cpu import support

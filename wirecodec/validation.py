@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
-from wirecodec.errors import EncodeError
+from wirecodec.errors import EncodeError, Unsupported
 
 
 def set_fields(part: Any, **fields: Any) -> None:
@@ -73,3 +74,27 @@ def sort_names(tensors: Mapping[str, Any]) -> list[str]:
         return sorted(tensors, key=str.encode)
     except (TypeError, UnicodeEncodeError) as error:
         raise EncodeError(f"a tensor's name is not a string that UTF-8 can encode: {error}") from None
+
+
+def import_scipy(part: str, user: str) -> Any:
+    """Import a module of SciPy, which is an extra, for an encoder or a selector.
+
+    Args:
+        part: "fft" or "special".
+        user: the codec or the selector.
+
+    Raises:
+        EncodeError: SciPy is not installed.
+    """
+    try:
+        return import_module(f"scipy.{part}")
+    except ImportError as error:
+        raise EncodeError(f'{user} needs SciPy: pip install "wirecodec[scipy]"') from error
+
+
+def import_scipy_to_decode(part: str, user: str) -> Any:
+    """Import as ``import_scipy``, for a decoder; raise Unsupported if SciPy is not installed."""
+    try:
+        return import_scipy(part, user)
+    except EncodeError as error:
+        raise Unsupported("domain", str(error)) from error

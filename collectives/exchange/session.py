@@ -9,6 +9,7 @@ the other ranks already hold its contribution.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -115,10 +116,12 @@ def open_exchange(
 
     with channel.collective() as call, settling(settle):
         try:
+            start = time.perf_counter()
             if failure is None:
                 failure = run_announced(channel, encode, lambda: (proposal, local.operand))
                 if failure is None and (decodes_own or channel.size > 1):
                     failure = run_announced(channel, prove, lambda: (proposal, local.operand))
+            call.encoding = time.perf_counter() - start
             detail, payload, count = NO_DETAIL, None, get_detail or (lambda local: count_stored(local.blob))
             if failure is None:
                 try:

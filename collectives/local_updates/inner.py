@@ -37,7 +37,7 @@ class InnerOptimizer:
             warnings.warn(
                 "the program takes steps of the optimizer, and LocalUpdates.step() takes them, too: remove"
                 " optimizer.step(), or pass optimizer=None",
-                stacklevel=4,
+                stacklevel=_find_caller(),
             )
         self._optimizer.step(*([] if closure is None else [closure]))
         self._own, self._others = self._own + 1, 0
@@ -45,6 +45,14 @@ class InnerOptimizer:
     def count(self) -> None:
         """Count a step."""
         self._others += 1
+
+
+def _find_caller() -> int:
+    """Return the stack level, seen from the caller, of the first line outside this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("collectives."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 class _Counter:

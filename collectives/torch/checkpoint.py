@@ -41,7 +41,8 @@ class Checkpointable:
     storage around this content: load only checkpoints that you trust.
 
     Args:
-        obj: a Compressor, CLTk, GTopK or LocalUpdates, with the settings of the saved one.
+        obj: a Compressor, CLTk, GTopK or LocalUpdates, with the settings of the saved one; or a Channel,
+            whose counts of bytes go on.
         comm: the communicator of its exchanges, or a ProcessGroup; None for the default process group. If
             there is no process group either, this is a single rank.
         key: start of the key in the checkpoint.

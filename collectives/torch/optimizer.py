@@ -12,13 +12,16 @@ from collectives.cltk.allreduce import CLTk
 
 MIN_RATIO, MIN_BITS = 0.01, 0.1
 """Density, and bits per element of a budget, below which momentum after error feedback costs much quality."""
+HIGH_RATIO, HIGH_MOMENTUM = 0.05, 0.5
+"""Density below which more than this momentum costs quality, as in the table of docs/guides/settings.md."""
 
 
 def check_optimizer(optimizer: Any, compressor: wc.Compressor | CLTk) -> bool:
     """Warn if an optimizer's momentum and a compressor's feedback do not go together.
 
     Momentum correction applies momentum before the exchange. If the optimizer has momentum as well, it counts
-    twice. Error feedback at a low density delays gradients, and momentum then amplifies them late.
+    twice. Error feedback at a low density delays gradients, and momentum then amplifies them late: below 1 %
+    of the elements, any momentum has a warning, and below 5 %, more than 0.5.
 
     A compressor has no access to the optimizer, so this check needs both. ``torch_hook``,
     ``average_gradients`` and ``LocalUpdates`` make it if they get an optimizer. Momentum is read from
@@ -110,7 +113,8 @@ def _find_conflict(what: str, momentum: float, compressor: wc.Compressor | CLTk)
             " momentum before the exchange, so it counts twice: use an optimizer without momentum, such as"
             " SGD(momentum=0) or Adam(betas=(0, 0.99)), or feedback=wc.ErrorFeedback()"
         )
-    if least < MIN_RATIO and any(isinstance(rule, wc.ErrorFeedback) for rule in rules):
+    highest = 0.0 if least < MIN_RATIO else HIGH_MOMENTUM if least < HIGH_RATIO else math.inf
+    if momentum > highest and any(isinstance(rule, wc.ErrorFeedback) for rule in rules):
         return (
             f"{what} has momentum {momentum:g}, and {sent} with error feedback, which is a momentum, too: use"
             f" less momentum{other}, and compare the losses"

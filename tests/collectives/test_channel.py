@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import collectives as co
+import wirecodec as wc
 from collectives.communicator import Communicator, Request, check_communicator, has_members
 from collectives.simulation.communicator import SimulatedComm
 from collectives.waiting.backoff import Backoff, wait_all
@@ -226,3 +227,28 @@ def test_small_buffers_are_used_again() -> None:
         assert not np.shares_memory(large, channel.get_buffer(17 << 20))
 
     co.simulate(1, fn)
+
+
+def test_numbers_of_the_last_exchange_and_a_count_that_survives_a_resume() -> None:
+    def train(comm: Any) -> None:
+        compressor, channel = wc.Compressor("topk(0.1) | rice | raw"), co.Channel(comm)
+        gradient = {"w": np.arange(1000, dtype=np.float32)}
+        assert co.Channel(comm).last is None
+        total = 0.0
+        for number in range(3):
+            co.allreduce(channel, gradient, compressor)
+            last = channel.last
+            assert last is not None
+            total += last["bytes"]
+            assert (last["exchange"], channel.bytes_sent) == (number, total)
+            assert 0 < last["encoding"] < last["seconds"]
+            assert 0 < last["waiting"] < last["seconds"]
+        state = channel.state_dict()
+        later = co.Channel(comm)
+        later.load_state_dict(state)
+        assert later.bytes_sent == total > 0
+        with pytest.raises(ValueError, match="bytes_sent"):
+            later.load_state_dict({**state, "bytes_sent": np.array(-1)})
+        assert later.bytes_sent == total
+
+    co.simulate(2, train)

@@ -11,6 +11,7 @@ import pytest
 
 import wirecodec as wc
 from tests.wirecodec.named_gradients import SCHEMES, gradients
+from wirecodec.interop import StepInParts
 
 
 def test_commit_and_rollback(rng: np.random.Generator) -> None:
@@ -171,3 +172,60 @@ def test_an_interrupt_at_any_line_loses_no_mass(first: str, second: str) -> None
             break
     assert not raised
     assert line > 4
+
+
+@pytest.mark.parametrize(
+    "feedback", [wc.ErrorFeedback(), wc.ErrorFeedback(decay=0.9), wc.MomentumCorrection(0.5)]
+)
+def test_numbers_of_the_last_step_are_those_of_its_arrays(feedback: Any) -> None:
+    compressor = wc.Compressor(
+        "topk(0.1) | rice | qsgd(bits=4)", feedback=feedback, schedule=wc.WarmUp(steps=4, start=0.5)
+    )
+    assert wc.Compressor().last is None
+    rng = np.random.default_rng(0)
+    for step in range(1, 4):
+        gradients = {name: rng.laplace(size=size).astype(np.float32) for name, size in (("a", 90), ("b", 10))}
+        prepared = compressor.prepare(gradients)
+        sent = np.concatenate([prepared.sent[name].to_dense() for name in "ab"])
+        before = compressor.last
+        assert before is None or before["step"] == step - 1  # of the last step, while the next is open
+        prepared.commit()
+    rest = np.concatenate([compressor.residual(name) for name in "ab"]).astype(np.float64)
+    last = compressor.last
+    assert last == pytest.approx(
+        {
+            "step": 3,
+            "bytes": prepared.blob.nbytes,
+            "bits": 8 * prepared.blob.nbytes / 100,
+            "kept": sum(prepared.sent[name].nnz for name in "ab") / 100,
+            "error": np.linalg.norm(rest) / np.linalg.norm(rest + sent),
+            "residual": np.linalg.norm(rest),
+            "warm_up": 0.75,
+        }
+    )
+    compressor.load_state_dict(compressor.state_dict())
+    assert compressor.last is None
+
+
+def test_numbers_that_are_not_known_are_left_out() -> None:
+    gradient = {"w": np.arange(1, 9, dtype=np.float32)}
+    for arguments in ({"feedback": None}, {"feedback": wc.ErrorFeedback(beta=0.5)}, {"names": False}):
+        compressor = wc.Compressor("topk(0.25) | rice | raw", **arguments)
+        compressor.compress(gradient)
+        last = compressor.last
+        assert last is not None
+        assert (last["kept"], "error" in last) == (0.25, False)
+
+
+def test_numbers_of_a_step_in_parts_are_those_of_all_parts() -> None:
+    compressor = wc.Compressor("topk(0.5) | rice | raw")
+    for step in range(1, 3):
+        parts = StepInParts(compressor)
+        blobs = [
+            parts.next_part().compress({name: np.arange(1, 1 + size, dtype=np.float32)})
+            for name, size in (("a", 8), ("b", 4))
+        ]
+        parts.commit()
+        last = compressor.last
+        assert last is not None
+        assert (last["step"], last["bytes"], last["kept"]) == (step, sum(map(len, blobs)), 0.5)

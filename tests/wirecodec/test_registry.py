@@ -250,3 +250,27 @@ def test_each_codec_has_a_test_file_of_its_name(stage: str) -> None:
         _, room, *_, module = cls.__module__.split(".")
         words = (module, cls.name.replace("-", "_"))
         assert any((Path(__file__).parent / room / f"test_{word}.py").exists() for word in words), cls
+
+
+def test_errors_of_own_parts_say_what_is_wrong(own_registry: None) -> None:
+    @wc.register
+    @dataclass(frozen=True)
+    class Floats:
+        name: ClassVar[str] = "floats"
+        wire_id: ClassVar[int] = 0x91
+        carries_nonfinite: ClassVar[bool] = False
+
+        def encode(self, values: Any, stream: int) -> Any:
+            return values
+
+        @classmethod
+        def decode(cls, section: Any, r: int, dtype: Any, limits: Any) -> Any:
+            return section
+
+    x = np.ones(9, np.float32)
+    with pytest.raises(wc.EncodeError, match=r"codec 'floats' encoded to no bytes: a float32 array"):
+        wc.encode(x, "all | raw-index | floats")
+    with pytest.raises(wc.EncodeError, match="not ascending: the first is 5, and the last 3"):
+        wc.SparseTensor(np.array([5, 3]), np.ones(2, np.float32), (100,))
+    with pytest.raises(wc.EncodeError, match=r"ratio is 5, at most 1; k=5 is a number"):
+        wc.encode(x, "topk(5) | rice | raw")

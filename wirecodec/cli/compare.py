@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -51,7 +54,9 @@ def add_to(commands: Any) -> None:
     rates.add_argument(
         "--error", type=float, help="equal error: the same for a relative error, within 1 %% of it"
     )
-    command.add_argument(
+    pages = command.add_mutually_exclusive_group()
+    pages.add_argument("--csv", action="store_true", help="print CSV, with the fields of --json")
+    pages.add_argument(
         "--json",
         action="store_true",
         help="print JSON; times are in seconds; relative_error is the error of the table, error its square",
@@ -83,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
             seconds=options.seconds,
             progress=progress,
         )
-    rows = ComparisonTable(tuple(sorted(found, key=lambda row: _order(row, goal))))
+    rows = ComparisonTable(tuple(sorted(found, key=lambda row: _order(row, goal))), found.equal)
     elements = sum(x.size for x in tensors.values())
     title = (
         f"{escape(name_of(options.file))}: {elements:,} elements in "
@@ -92,6 +97,8 @@ def _run(options: argparse.Namespace) -> int:
     )
     if options.json:
         page = json.dumps({"file": name_of(options.file), "rows": list(map(to_json, rows))}, indent=2)
+    elif options.csv:
+        page = format_csv(list(map(to_json, rows)))
     else:
         page = "\n".join([title, *map(escape, str(rows).splitlines())])
     if options.png is not None:
@@ -112,6 +119,15 @@ def to_json(row: Comparison) -> dict[str, Any]:
     """Return a row in types that JSON has."""
     fields = asdict(row) | {"error": row.error}
     return {key: None if _is_nan(value) else value for key, value in fields.items()}
+
+
+def format_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Format dictionaries of equal keys, at least one, as lines of CSV below a line of the keys."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().rstrip("\n")
 
 
 def _is_nan(value: Any) -> bool:

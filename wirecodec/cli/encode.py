@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from wirecodec.element_types import element_dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.pipeline import encode, encode_many
 from wirecodec.select.budget.selector import Budget, HardBudget
+from wirecodec.select.nonzero import NonZero
+from wirecodec.settings.scheme import Scheme
 
 _DETAILS = f"The sizes are printed, on standard error if standard output gets the container. {NAME_RULE}"
 
@@ -106,9 +109,24 @@ def _run(options: argparse.Namespace) -> int:
     with open_output(options.output) as file:
         file.write(blob.data)
     if not options.quiet:
+        if note := describe_negative_zeros(arrays, scheme):
+            print(note, file=sys.stderr)
         page = sys.stderr if is_stream(options.output) else sys.stdout
         print(_format_sizes(options.file, options.output, blob), file=page)
     return 0
+
+
+def describe_negative_zeros(arrays: Any, scheme: Scheme) -> str:
+    """Return a note if a quarter or more of the elements that ``nonzero`` selects are -0.0, or nothing."""
+    if not isinstance(scheme.select, NonZero):
+        return ""
+    given = arrays.values() if isinstance(arrays, Mapping) else [arrays]
+    floats = [x for x in given if x.dtype.kind == "f"]
+    count = sum(int(np.count_nonzero((x == 0) & np.signbit(x))) for x in floats)
+    sent = count + sum(int(np.count_nonzero(x)) for x in given)
+    if 4 * count < max(sent, 1):
+        return ""
+    return f"note: {count:,} of {sent:,} sent elements are -0.0, as of x * mask; x * mask + 0.0 has none"
 
 
 def _format_sizes(file: FileArgument, output: FileArgument, blob: Bytes) -> str:

@@ -124,7 +124,7 @@ def compare(
         for way, ((together, given), target) in enumerate(zip(ways, sums, strict=True)):
             rows.append(_measure(name, scheme, together, given, target, goal, seconds))
             progress((number + (way + 1) / len(ways)) / len(chosen))
-    return ComparisonTable((*rows, *unknown))
+    return ComparisonTable((*rows, *unknown), "" if goal is None else "error" if goal.is_error else "bits")
 
 
 def list_schemes(ratio: float) -> list[str]:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from operator import attrgetter
+from typing import Literal, overload
 
 ERROR = "error: relative error, the norm of the part of a gradient that is lost over that of the gradient."
 """Definition of the error that all commands show."""
 
 _WAYS = {False: "each alone", True: "as one"}
+_BEST = {
+    "": "each other row has more bits or a larger error",
+    "bits": "the least error",
+    "error": "the fewest bits",
+}
 _LEFT = 4
 """Columns that are aligned to the left: the mark, the preset, the scheme and the tensors."""
 
@@ -63,8 +69,11 @@ class ComparisonTable(Sequence[Comparison]):
 
     ``*`` marks the rows that no other row surpasses: each other one has more bits or a larger error.
 
+    At equal bits or equal errors, which agree within 1 % only, it marks the least error or the fewest bits.
+
     Attributes:
         rows: a Comparison for each scheme and way.
+        equal: "bits" or "error" if all rows have the same, or an empty string.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -75,6 +84,7 @@ class ComparisonTable(Sequence[Comparison]):
     """
 
     rows: tuple[Comparison, ...]
+    equal: Literal["", "bits", "error"] = ""
 
     @overload
     def __getitem__(self, index: int) -> Comparison: ...
@@ -84,7 +94,7 @@ class ComparisonTable(Sequence[Comparison]):
 
     def __getitem__(self, index: int | slice) -> Comparison | ComparisonTable:
         """Return a row, or the table of several."""
-        return ComparisonTable(self.rows[index]) if isinstance(index, slice) else self.rows[index]
+        return ComparisonTable(self.rows[index], self.equal) if isinstance(index, slice) else self.rows[index]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -98,7 +108,7 @@ class ComparisonTable(Sequence[Comparison]):
         """Format the rows as a table, with the schemes that refuse the gradient after it."""
         measured = [row for row in self.rows if not row.refusal]
         titles = ["", "preset", "scheme", "tensors", "density", "bits", "error", "encode", "decode"]
-        cells = [_format_row(row, not is_surpassed(row, measured)) for row in measured]
+        cells = [_format_row(row, not is_surpassed(row, measured, self.equal)) for row in measured]
         several = len({row.together for row in self.rows}) > 1
         timed = not all(math.isnan(row.encode) for row in measured)
         shown = [
@@ -111,15 +121,21 @@ class ComparisonTable(Sequence[Comparison]):
             [
                 *_align([titles, *cells], shown),
                 ERROR,
-                "density: stored elements over all. *: each other row has more bits or a larger error.",
+                f"density: stored elements over all. *: {_BEST[self.equal]}.",
                 *(f"{name}, {way}: {text}" for (name, way), text in notes.items()),
                 *_format_refusals(self.rows),
             ]
         )
 
 
-def is_surpassed(row: Comparison, rows: Sequence[Comparison]) -> bool:
-    """Return whether another row is better in bits or in error, and in neither of them worse."""
+def is_surpassed(row: Comparison, rows: Sequence[Comparison], equal: str = "") -> bool:
+    """Return whether another row is better in bits or in error, and in neither of them worse.
+
+    If one of the two is ``equal`` within a tolerance, the other one decides.
+    """
+    if equal:
+        other_of = attrgetter("relative_error" if equal == "bits" else "bits")
+        return bool(other_of(row) > min(map(other_of, rows)))
     at = row.bits, row.relative_error
     others = ((other.bits, other.relative_error) for other in rows)
     return any(other != at and other[0] <= at[0] and other[1] <= at[1] for other in others)

@@ -18,6 +18,7 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.compressor.budgets import Limit, fit_budgets
 from wirecodec.compressor.holder import EncodedAhead, Prepared, Stateful, StateHolder
 from wirecodec.compressor.memory import all_to_host
+from wirecodec.compressor.numbers import describe_step
 from wirecodec.compressor.saved_state import ARRAY_KINDS, read_state, write_state
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import State, copy_of
@@ -165,6 +166,19 @@ class Compressor(Stateful):
             step: from 0; None without the schedule.
         """
         return self._settings.scheme_of(name, shape, step)
+
+    @property
+    def last(self) -> dict[str, float] | None:
+        """Numbers of the last step for a log, computed now from the residuals and the container.
+
+        "step" (steps taken), "bytes" of the container, "bits" per element, "kept" (share of the elements),
+        "error" (relative error: the norm of what was not sent over that of gradient and residual together),
+        "residual" (norm of all residuals) and "warm_up" (completed share of a ``WarmUp``, 1 without one).
+        "bits", "kept" and "error" are left out of a step of more than 64 MiB, and "error" also without
+        names, and if a tensor has no feedback, or one with ``beta``. None before the first step, and after a
+        state was loaded.
+        """
+        return describe_step(self._holder, self.feedback, self.schedule, named=self._names)
 
     def residual(self, name: str) -> Array | None:
         """Return a copy of a tensor's residual (size,) on its device, or None if it has none."""

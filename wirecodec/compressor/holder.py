@@ -15,6 +15,9 @@ from wirecodec.compressor.state import State
 from wirecodec.errors import EncodeError
 from wirecodec.jobs import StepResult
 
+MAX_TAKEN = 2**26
+"""Bytes of the largest container that is kept until the next step, for ``Compressor.last``."""
+
 
 @dataclass(frozen=True, eq=False)
 class EncodedAhead:
@@ -50,10 +53,19 @@ class StateHolder:
         memory: of the steps from this state.
         ahead: results of later parts of the step, by the names of their tensors.
         begun: number of steps that have begun, and of states that were loaded.
+        taken: for each part of the last step, or its only one, the bytes of its container, and on the host
+            the container; None in its place if it is large, or if its values are not what is sent.
+        taken_residuals: residuals of the state after that step.
+        is_part: whether the steps are parts of one.
     """
 
-    def __init__(self, state: State | None = None, memory: Memory | None = None) -> None:
+    def __init__(
+        self, state: State | None = None, memory: Memory | None = None, *, is_part: bool = False
+    ) -> None:
         self.state = state or State()
+        self.taken: list[tuple[int, Bytes | None]] = []
+        self.taken_residuals: Mapping[str, Any] = {}
+        self.is_part = is_part
         self.memory = memory or Memory()
         self.ahead: dict[tuple[str, ...], EncodedAhead] = {}
         self.begun = 0
@@ -243,6 +255,10 @@ class Prepared(OpenStep):
         if self._amend is not None and self.is_open:
             self._amend()
         super().commit()
+        holder, blob = self._holder, self._encoded if self._blob_on_host is None else self._blob_on_host
+        known = self._amend is None and blob.nbytes <= MAX_TAKEN
+        holder.taken = [*(holder.taken if holder.is_part else ()), (blob.nbytes, blob if known else None)]
+        holder.taken_residuals = holder.state.residuals
 
     def _keep_memory(self, before: State, after: State, *, committed: bool) -> None:
         """Reuse the arrays of the state that no step needs any more."""

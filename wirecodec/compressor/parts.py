@@ -37,7 +37,7 @@ class StepInParts(Generic[T]):
         self.compressor = copy.copy(whole)
         whole._holder.memory = self._memory  # this copy overwrites no array of the state
         # Memory that a part has taken is the whole's again if the step fails.
-        self._holder = self.compressor._holder = StateHolder(self._before, self._memory.fork())
+        self._holder = self.compressor._holder = StateHolder(self._before, self._memory.fork(), is_part=True)
 
     def next_part(self) -> T:
         """Return the object that exchanges the next part; all ranks exchange the same parts in order.
@@ -101,6 +101,7 @@ class StepInParts(Generic[T]):
         whole.memory = Memory()  # an interrupt before the last line leaves no array of the state in it
         whole.state = self._after
         whole.memory = memory
+        whole.taken, whole.taken_residuals = self._holder.taken, self._holder.taken_residuals
 
     def _keep_attributes(self) -> None:
         """Copy attributes that a subclass has changed to the whole, whether or not the step counts."""

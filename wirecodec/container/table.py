@@ -80,7 +80,11 @@ def _refuse_unknown(code: str, ids: Array, known: Iterable[int], based: Containe
             code,
             unknown,
             f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}"
-            + ("; it is user-defined and must be registered here, too" if wire_id >= EXPERIMENTAL else "")
+            + (
+                "; it is user-defined and must be registered here, too (command line: --import MODULE)"
+                if wire_id >= EXPERIMENTAL
+                else ""
+            )
             + (f"; {REMEDY}" if wire_id in based else ""),
         )
 

@@ -24,7 +24,7 @@ from wirecodec.arrays import Array, Bytes, nothing, read_only
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.element_types import DTYPES, RECORD_DTYPES
-from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
+from wirecodec.errors import EncodeError, Invalid, LimitExceeded, Malformed, WireError
 from wirecodec.index.base import IndexChoice, IndexCodec, LossyIndexCodec
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
@@ -134,19 +134,22 @@ def _encode_chunk(
         support.domain,
         index.wire_id,
         value.wire_id,
-        _flat_bytes(index_section),
-        _flat_bytes(value_section),
+        _flat_bytes(index_section, index.name),
+        _flat_bytes(value_section, value.name),
         map_section,
         indices,
         known,
     )
 
 
-def _flat_bytes(section: Any) -> Bytes:
-    """Convert a section to (n,) u8; a codec may return any buffer."""
+def _flat_bytes(section: Any, name: str) -> Bytes:
+    """Convert a codec's section to (n,) u8; it may be any buffer. Raises EncodeError for anything else."""
     if type(section) is np.ndarray and section.dtype == np.uint8 and section.ndim == 1:
         return section
-    return as_bytes(section)
+    try:
+        return as_bytes(section)
+    except Malformed as error:
+        raise EncodeError(f"codec {name!r} encoded to no bytes: {error.message}") from None
 
 
 def _check_found(index: IndexCodec, indices: Array, d: int) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.transform.base import round_coefficients, round_elements, smooth_length
+from wirecodec.validation import import_scipy, import_scipy_to_decode
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,17 @@ class DCT:
     @classmethod
     def forward(cls, x: Array) -> Array:
         """Transform flat, finite ``x``; coefficients are float32, or float64 for float64."""
-        from scipy import fft
-
         if not x.size:
             return round_coefficients(np.empty(0), x.dtype, cls.name)
+        fft = import_scipy("fft", cls.name)
         sums = fft.dct(x.astype(np.float64), n=smooth_length(x.size), norm="ortho", overwrite_x=True)
         return round_coefficients(sums, x.dtype, cls.name)
 
     @classmethod
     def inverse(cls, coefficients: Array, size: int, dtype: np.dtype[Any]) -> Array:
         """Transform coefficients back to ``size`` elements."""
-        from scipy import fft
-
         if not size:
             return np.empty(0, dtype)
+        fft = import_scipy_to_decode("fft", cls.name)
         sums = coefficients.astype(np.float64)
         return round_elements(fft.idct(sums, norm="ortho", overwrite_x=True), size, dtype)

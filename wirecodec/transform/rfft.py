@@ -10,6 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.transform.base import round_coefficients, round_elements, smooth_length
+from wirecodec.validation import import_scipy, import_scipy_to_decode
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,9 @@ class RFFT:
     @classmethod
     def forward(cls, x: Array) -> Array:
         """Transform flat, finite ``x``; bins are complex64, or complex128 for float64."""
-        from scipy import fft
-
         if not x.size:
             return round_coefficients(np.empty(0, np.complex128), x.dtype, cls.name)
+        fft = import_scipy("fft", cls.name)
         length = smooth_length(x.size)
         bins: Array = fft.rfft(x.astype(np.float64), length, norm="ortho")
         with np.errstate(all="ignore"):  # round_coefficients checks the range
@@ -59,10 +59,9 @@ class RFFT:
     @classmethod
     def inverse(cls, coefficients: Array, size: int, dtype: np.dtype[Any]) -> Array:
         """Transform bins back to ``size`` elements, ignoring the imaginary parts of real bins."""
-        from scipy import fft
-
         if not size:
             return np.empty(0, dtype)
+        fft = import_scipy_to_decode("fft", cls.name)
         length = smooth_length(size)
         bins = coefficients.astype(np.complex128)
         bins[_paired_bins(length)] *= math.sqrt(0.5)

@@ -110,5 +110,6 @@ def test_wrappers_of_optimizers_are_taken(wrapper: Any) -> None:
         local.step()
     assert weight.tolist() == [-1, -1]
     optimizer.step()
-    with pytest.warns(UserWarning, match="the program takes steps of the optimizer"):
+    with pytest.warns(UserWarning, match="the program takes steps of the optimizer") as told:
         local.step()
+    assert told[0].filename == __file__

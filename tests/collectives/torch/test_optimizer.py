@@ -37,11 +37,11 @@ LOW: list[Any] = [
     co.CLTk({"b*": 1, "*": 0.001}),
 ]
 FITTING: list[Any] = [
-    wc.Compressor("topk(0.01) | rice | raw"),
+    wc.Compressor("topk(0.05) | rice | raw"),
     wc.Compressor("topk(0.001) | rice | raw", feedback=None),
     wc.Compressor("budget(bits=1) | rice | error-bounded"),
     wc.Compressor("topk(k=3) | rice | raw", feedback=wc.MomentumCorrection(0.0)),
-    co.CLTk(0.01),
+    co.CLTk(0.05),
 ]
 
 
@@ -55,7 +55,16 @@ def test_momentum_that_counts_twice_has_a_warning(optimizer: Any) -> None:
     for compressor in LOW:
         with pytest.warns(UserWarning, match=r"are sent with error feedback.*use less momentum"):
             assert not co.check_optimizer(optimizer, compressor)
+    with pytest.warns(UserWarning, match="0.25 bits per element are sent with error feedback"):
+        assert not co.check_optimizer(optimizer, wc.Compressor("budget(0.25) | rice | error-bounded"))
     assert all(co.check_optimizer(optimizer, compressor) for compressor in FITTING)
+
+
+def test_half_the_momentum_suits_a_low_density_and_none_a_lower_one() -> None:
+    half = torch_like(betas=(0.5, 0.99))
+    assert co.check_optimizer(half, wc.Compressor("budget(0.25) | rice | error-bounded"))
+    with pytest.warns(UserWarning, match="use less momentum"):
+        assert not co.check_optimizer(half, LOW[0])
 
 
 @pytest.mark.parametrize("optimizer", RESTING)

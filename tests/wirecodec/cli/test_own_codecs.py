@@ -68,6 +68,7 @@ def test_commands_import_modules_of_the_current_folder(tmp_path: Path) -> None:
     shown = run(tmp_path, "inspect", "x.wc", "--verify")
     assert shown.returncode == 1
     assert "Unsupported value-codec" in shown.stdout
+    assert "--import MODULE" in shown.stdout
     rows = [line.split() for line in shown.stdout.splitlines() if line.startswith(("b ", "layer/a "))]
     assert [(row[0], row[1], row[3], row[-3]) for row in rows] == [
         ("b", "7", "7", "0x85"),

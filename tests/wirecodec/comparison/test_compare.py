@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import sys
@@ -47,6 +49,26 @@ def test_the_table_shows_the_scheme_and_marks_the_best_rows() -> None:
     assert own[:7] == ["*", "topk(0.01)", "|", "rice", "|", "qsgd", "1"]
     assert fft[-4:] == ["15", "%", f"{table[2].bits:.3g}", f"{table[2].relative_error:.3g}"]
     assert [row.name for row in table[1:]] == ["topk(0.01)|rice|qsgd", "fft"]
+
+
+def test_at_equal_bits_the_least_error_has_the_mark() -> None:
+    """Their bits agree within 1 % only, so the worst scheme may have the fewest."""
+    schemes = ["randomk(0.1) | rice | raw", "topk(0.01) | rice | raw", "topk(0.01) | rice | qsgd"]
+    for goal in ({"bits": 0.5}, {"error": 0.8}):
+        table = wc.compare(MODEL["a"], schemes, seconds=0, **goal)
+        marks = [line.startswith("*") for line in str(table[:]).splitlines()[1 : 1 + len(table)]]
+        values = [row.relative_error if "bits" in goal else row.bits for row in table]
+        assert marks == [value == min(values) for value in values]
+
+
+def test_csv_has_the_fields_of_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", MODEL["a"])
+    given = ["compare", str(tmp_path / "x.npy"), "topk(0.01) | rice | raw", "terngrad", "--seconds", "0"]
+    assert main([*given, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert main([*given, "--csv"]) == 0
+    found = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert found == [{key: "" if x is None else str(x) for key, x in row.items()} for row in rows]
 
 
 def test_every_preset_takes_part_or_says_why() -> None:

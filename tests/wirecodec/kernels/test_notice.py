@@ -64,6 +64,17 @@ def test_one_line_per_process(stream: io.StringIO) -> None:
     assert stream.getvalue() == LINE
 
 
+def test_seconds_of_several_threads_count_once(stream: io.StringIO) -> None:
+    threads = [threading.Thread(target=compile_kernel) for _ in range(6)]
+    start = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(notice._spent) == 6
+    assert 0.2 <= sum(notice._spent) <= time.monotonic() - start
+
+
 def test_a_second_line_has_the_seconds(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice, "IDLE_SECONDS", 0.5)
     start = time.monotonic()

@@ -30,7 +30,12 @@ _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "
 """Environment variables in which torchrun, Open MPI, MPICH and Slurm number the processes of a machine."""
 
 _spent: list[float] = []
-"""Seconds of each compilation of this process, waits for other processes included."""
+"""Seconds for each compilation of this process, waits for other processes included.
+
+Of compilations in several threads at a time, the last one has the seconds of all, and the others have 0.
+"""
+_busy_since = [0.0]
+"""Start of the first of the compilations that are not finished."""
 _running: list[None] = []
 """An element per compilation that is not finished."""
 _told = threading.Lock()
@@ -59,12 +64,14 @@ def tell_of_compilation(find_folder: Callable[[], str | None]) -> Iterator[None]
         with contextlib.suppress(RuntimeError):  # the system has no thread left, or the interpreter ends
             watcher.start()
             started = True
+    if not _running:
+        _busy_since[0] = start
     _running.append(None)
     try:
         yield
     finally:
-        _spent.append(time.perf_counter() - start)
         _running.pop()
+        _spent.append(0.0 if _running else time.perf_counter() - _busy_since[0])
         done.set()
         if started:
             watcher.join()

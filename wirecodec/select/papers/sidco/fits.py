@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.validation import import_scipy
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,4 @@ def _estimate_shape(s: float) -> float:
 
 def _special() -> Any:
     """Return SciPy's special functions, imported on first use."""
-    from scipy import special
-
-    return special
+    return import_scipy("special", "the gamma distribution of sidco")
