@@ -1,0 +1,190 @@
+"""Kernels of a package that is being built: ``python -m wirecodec.compilation.build FOLDER SECONDS``.
+
+``setup.py`` starts this in the folder of the modules that it packs. The schemes of the README run on small
+tensors, compiled for the best level of this machine. For the other levels, the same kernels are compiled by
+their signatures, so this machine need not be able to run them. What is ready when the time ends is written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import pkgutil
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wirecodec.compilation.processes import count_cores
+from wirecodec.kernels.compiler.built import LEVELS, Level, describe_environment, write_built
+from wirecodec.kernels.compiler.notice import QUIET
+
+SCHEMES = (
+    "budget(0.25) | rice | error-bounded",
+    "topk(0.01) | rice | raw(bfloat16)",
+    "topk(0.01) | rice | qsgd(bits=4)",
+    "topk(0.01) | rice | sign-scale",
+    "nonzero | auto-index | raw",
+)
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+
+
+def run_schemes() -> None:
+    """Call all kernels of the package, the most common ones first."""
+    import wirecodec as wc
+
+    for dtype in DTYPES:
+        for scheme in SCHEMES:
+            wc.warm(scheme, dtype, feedback=True)
+            wc.warm(wc.Compressor(scheme, scope="group"), dtype)
+        _make_patches(dtype)
+
+
+def _make_patches(dtype: str) -> None:
+    """Make and apply patches of weights."""
+    import numpy as np
+
+    import wirecodec as wc
+    from wirecodec.element_types import dtype_named
+
+    rng = np.random.default_rng(0)
+    old = {
+        name: rng.normal(size=size).astype(dtype_named(dtype)) for name, size in (("a", 70_001), ("b", 99))
+    }
+    new = {name: x.copy() for name, x in old.items()}
+    for x in new.values():
+        x[rng.choice(x.size, x.size // 50, replace=False)] *= 1.01
+    for base in ("read", "unread"):
+        wc.apply(wc.diff(old, new, base=base), {name: x.copy() for name, x in old.items()})
+
+
+def compile_signatures(listed: Path, number: int, count: int) -> None:
+    """Compile every ``count``-th kernel of a list, from ``number`` on.
+
+    One process compiles all signatures of a kernel, because it rewrites the kernel's index.
+    """
+    kernels = _make_all_kernels()
+    for name, signatures in sorted(pickle.loads(listed.read_bytes()).items())[number::count]:
+        for signature in signatures:
+            kernels[name].compile(signature)
+
+
+def write_level(level: Level, path: Path, listed: Path) -> None:
+    """Write the file of a level from the cache folder, and the list of its kernels' signatures."""
+    contents: dict[str, bytes] = {}
+    signatures: dict[str, list[Any]] = {}
+    triple = ""
+    for name, kernel in _make_all_kernels().items():
+        triple = kernel.targetctx.codegen().magic_tuple()[0]
+        for signature, entry, code in kernel._cache.export(kernel.targetctx):
+            signatures.setdefault(name, []).append(signature)
+            contents[entry] = code
+    listed.write_bytes(pickle.dumps(signatures))
+    if contents:
+        write_built(path, describe_environment(level, triple), contents)
+        size = path.stat().st_size / 1e6
+        print(f"wirecodec: built {len(contents)} kernels for {level.name}, {size:.1f} MB", flush=True)
+
+
+def _make_all_kernels() -> dict[str, Any]:
+    """Return all kernels by name, of families all members."""
+    from wirecodec.kernels import cpu
+    from wirecodec.kernels.compiler import jit
+    from wirecodec.kernels.compiler.family import Family
+
+    for found in pkgutil.walk_packages(cpu.__path__, f"{cpu.__name__}."):
+        for value in list(vars(importlib.import_module(found.name)).values()):
+            if isinstance(value, Family):
+                for form in value.names:
+                    _ = value[form]
+    return jit.kernels
+
+
+@dataclass(frozen=True)
+class Build:
+    """Processes that fill a cache folder, and write files from it.
+
+    Attributes:
+        cache: the cache folder.
+        end: time.monotonic() when all processes are ended.
+    """
+
+    cache: Path
+    end: float
+
+    @property
+    def listed(self) -> Path:
+        """File of the signatures of the first level."""
+        return self.cache / "signatures"
+
+    def start(self, level: Level, call: str) -> subprocess.Popen[bytes]:
+        """Start a call of a function of this module."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+        path = os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])])
+        settings = {"PYTHONPATH": path, "NUMBA_CACHE_DIR": str(self.cache / level.name), QUIET: "1"}
+        settings["NUMBA_NUM_THREADS"] = str(
+            max(2, count_cores())
+        )  # with one, a selector never divides its work
+        code = f"from pathlib import Path; from wirecodec.compilation import build; build.{call}"
+        environment = {**kept, **settings, **level.variables}
+        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], env=environment)
+
+    def wait(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        """Wait until processes have ended, or end them in time."""
+        for process in processes:
+            try:
+                process.wait(max(0.0, self.end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                process.wait()
+
+    def write(self, level: Level, path: Path) -> None:
+        """Write the file of a level."""
+        number = LEVELS.index(level)
+        call = f"write_level(build.LEVELS[{number}], Path({str(path)!r}), Path({str(self.listed)!r}))"
+        if self.start(level, call).wait() != 0:
+            raise RuntimeError(f"the file of {level.name} was not written")
+
+
+def build(folder: Path, seconds: float) -> None:
+    """Build the files of all levels.
+
+    Args:
+        folder: of the files; it is made.
+        seconds: after which nothing more is compiled.
+
+    Raises:
+        RuntimeError: this machine has no level.
+    """
+    from llvmlite import binding
+
+    features = {name for name, has in binding.get_host_cpu_features().items() if has}
+    best = next((level for level in LEVELS if level.features <= features), None)
+    if best is None:
+        raise RuntimeError("this machine has no level")
+    with tempfile.TemporaryDirectory() as scratch:
+        work = Build(Path(scratch), time.monotonic() + seconds)
+        made = {level: Path(scratch, level.file_name) for level in LEVELS}
+        work.wait([work.start(best, "run_schemes()")])
+        work.write(best, made[best])
+        kept = shutil.copy(work.listed, Path(scratch, "kept"))
+        for level in LEVELS:
+            if level != best:
+                count = count_cores()
+                calls = [f"compile_signatures(Path({str(kept)!r}), {i}, {count})" for i in range(count)]
+                work.wait([work.start(level, call) for call in calls])
+                work.write(level, made[level])
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in made.values():  # in place at the end: processes above would load them
+            if path.exists():
+                shutil.move(path, folder / path.name)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]), float(sys.argv[2]))
