@@ -32,36 +32,44 @@ SCHEMES = (
     "topk(0.01) | rice | sign-scale",
     "nonzero | auto-index | raw",
 )
-DTYPES = ("float32", "bfloat16", "float16", "float64")
+"""Schemes of the README."""
+
+LOCAL_SCHEMES = "all | raw-index | raw", "chunk-topk(0.015625, 4096) | rice | error-bounded(0.15)"
+"""Further ones of the guide of local updates."""
+
+DTYPES = ("float32",), ("bfloat16", "float16", "float64")
+"""Element types in two parts: what most users need is ready for all levels before the rest begins."""
 
 
-def run_schemes() -> None:
-    """Call all kernels of the package, the most common ones first."""
+def run_schemes(part: int, listed: Path) -> None:
+    """Call the kernels of a part's types, and write the list of their signatures."""
     import wirecodec as wc
+    from wirecodec.kernels.compiler import jit
 
-    for dtype in DTYPES:
-        for scheme in SCHEMES:
+    for dtype in DTYPES[part]:
+        for scheme in (*SCHEMES, *(LOCAL_SCHEMES if part == 0 else ())):
             wc.warm(scheme, dtype, feedback=True)
             wc.warm(wc.Compressor(scheme, scope="group"), dtype)
         _make_patches(dtype)
+    listed.write_bytes(pickle.dumps({name: list(kernel.overloads) for name, kernel in jit.kernels.items()}))
 
 
-def _make_patches(dtype: str) -> None:
-    """Make and apply patches of weights."""
+def _make_patches(name: str) -> None:
+    """Make and apply patches of weights with scattered, regular and many changes."""
     import numpy as np
 
     import wirecodec as wc
     from wirecodec.element_types import dtype_named
 
     rng = np.random.default_rng(0)
-    old = {
-        name: rng.normal(size=size).astype(dtype_named(dtype)) for name, size in (("a", 70_001), ("b", 99))
-    }
-    new = {name: x.copy() for name, x in old.items()}
-    for x in new.values():
-        x[rng.choice(x.size, x.size // 50, replace=False)] *= 1.01
-    for base in ("read", "unread"):
-        wc.apply(wc.diff(old, new, base=base), {name: x.copy() for name, x in old.items()})
+    old = {"large": rng.normal(size=70_001), "small": rng.normal(size=99)}
+    old = {key: x.astype(dtype_named(name)) for key, x in old.items()}
+    for share in (0.01, 0.5, None):
+        new = {key: x.copy() for key, x in old.items()}
+        for x in new.values():
+            x[slice(0, None, 50) if share is None else rng.random(x.size) < share] *= 1.01
+        for base in ("read", "unread"):
+            wc.apply(wc.diff(old, new, base=base), {key: x.copy() for key, x in old.items()})
 
 
 def compile_signatures(listed: Path, number: int, count: int) -> None:
@@ -75,17 +83,13 @@ def compile_signatures(listed: Path, number: int, count: int) -> None:
             kernels[name].compile(signature)
 
 
-def write_level(level: Level, path: Path, listed: Path) -> None:
-    """Write the file of a level from the cache folder, and the list of its kernels' signatures."""
+def write_level(level: Level, path: Path) -> None:
+    """Write the file of a level from the cache folder."""
     contents: dict[str, bytes] = {}
-    signatures: dict[str, list[Any]] = {}
     triple = ""
-    for name, kernel in _make_all_kernels().items():
+    for kernel in _make_all_kernels().values():
         triple = kernel.targetctx.codegen().magic_tuple()[0]
-        for signature, entry, code in kernel._cache.export(kernel.targetctx):
-            signatures.setdefault(name, []).append(signature)
-            contents[entry] = code
-    listed.write_bytes(pickle.dumps(signatures))
+        contents |= dict(kernel._cache.export(kernel.targetctx))
     if contents:
         write_built(path, describe_environment(level, triple), contents)
         size = path.stat().st_size / 1e6
@@ -118,11 +122,6 @@ class Build:
     cache: Path
     end: float
 
-    @property
-    def listed(self) -> Path:
-        """File of the signatures of the first level."""
-        return self.cache / "signatures"
-
     def start(self, level: Level, call: str) -> subprocess.Popen[bytes]:
         """Start a call of a function of this module."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
@@ -144,12 +143,10 @@ class Build:
                 process.terminate()
                 process.wait()
 
-    def write(self, level: Level, path: Path) -> None:
-        """Write the file of a level."""
-        number = LEVELS.index(level)
-        call = f"write_level(build.LEVELS[{number}], Path({str(path)!r}), Path({str(self.listed)!r}))"
-        if self.start(level, call).wait() != 0:
-            raise RuntimeError(f"the file of {level.name} was not written")
+    @property
+    def is_over(self) -> bool:
+        """Whether all processes are ended."""
+        return time.monotonic() >= self.end
 
 
 def build(folder: Path, seconds: float) -> None:
@@ -160,7 +157,7 @@ def build(folder: Path, seconds: float) -> None:
         seconds: after which nothing more is compiled.
 
     Raises:
-        RuntimeError: this machine has no level.
+        RuntimeError: this machine has no level, or a file could not be written.
     """
     from llvmlite import binding
 
@@ -170,18 +167,25 @@ def build(folder: Path, seconds: float) -> None:
         raise RuntimeError("this machine has no level")
     with tempfile.TemporaryDirectory() as scratch:
         work = Build(Path(scratch), time.monotonic() + seconds)
-        made = {level: Path(scratch, level.file_name) for level in LEVELS}
-        work.wait([work.start(best, "run_schemes()")])
-        work.write(best, made[best])
-        kept = shutil.copy(work.listed, Path(scratch, "kept"))
-        for level in LEVELS:
-            if level != best:
-                count = count_cores()
-                calls = [f"compile_signatures(Path({str(kept)!r}), {i}, {count})" for i in range(count)]
-                work.wait([work.start(level, call) for call in calls])
-                work.write(level, made[level])
+        for part in range(len(DTYPES)):
+            listed = Path(scratch, f"signatures-{part}")
+            work.wait([work.start(best, f"run_schemes({part}, Path({str(listed)!r}))")])
+            for level in LEVELS:
+                if level != best and listed.exists() and not work.is_over:
+                    calls = [
+                        f"compile_signatures(Path({str(listed)!r}), {i}, {count_cores()})"
+                        for i in range(count_cores())
+                    ]
+                    work.wait([work.start(level, call) for call in calls])
+        files = [Path(scratch, level.file_name) for level in LEVELS]
+        writers = [
+            work.start(level, f"write_level(build.LEVELS[{i}], Path({str(files[i])!r}))")
+            for i, level in enumerate(LEVELS)
+        ]
+        if any([writer.wait() for writer in writers]):  # all of them end
+            raise RuntimeError("a file could not be written")
         folder.mkdir(parents=True, exist_ok=True)
-        for path in made.values():  # in place at the end: processes above would load them
+        for path in files:  # in place at the end: processes above would load them
             if path.exists():
                 shutil.move(path, folder / path.name)
 

@@ -62,15 +62,13 @@ class Level:
         return {"NUMBA_CPU_NAME": self.name, "NUMBA_CPU_FEATURES": features}
 
 
-_V3 = frozenset(
-    ("cmov", "cx8", "fxsr", "mmx", "sse", "sse2")
-    + ("crc32", "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
-    + ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "pclmul", "xsave")
-)
-_V4 = frozenset(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl") + ("avx512vbmi2", "vpclmulqdq"))
+_V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
+_V2 = _V1 | {"crc32", "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
+_V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "pclmul", "xsave"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vbmi2", "vpclmulqdq"}
 """AVX-512 with what kernels use of later processors: those of Intel from 2019 on, and of AMD from 2022 on."""
 
-LEVELS = Level("x86-64-v4", _V3 | _V4), Level("x86-64-v3", _V3)
+LEVELS = Level("x86-64-v4", _V4), Level("x86-64-v3", _V3)
 """All levels, the best one first."""
 
 Note = Callable[[str, str, Exception], None]

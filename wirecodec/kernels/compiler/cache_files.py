@@ -177,13 +177,13 @@ class KernelCache:
         """Folder and name of the first file found damaged or unreadable, and why; None if there is none."""
         return self._files.damage
 
-    def export(self, context: Any) -> Iterator[tuple[Any, str, bytes]]:
-        """Yield signature, name of the entry in ``built``, and pickled code, of all that a target has."""
+    def export(self, context: Any) -> Iterator[tuple[str, bytes]]:
+        """Yield name of the entry in ``built``, and pickled code, of all signatures stored for a target."""
         for key in self._files._load_index():
             if key[1] == context.codegen().magic_tuple():
                 contents = self._files._find(key)
                 if contents is not None:
-                    yield key[0], name_entry(self._files._source_stamp, key[0]), contents
+                    yield name_entry(self._files._source_stamp, key[0]), contents
 
     def has(self, signature: Any, context: Any) -> bool:
         """Return whether the code of a signature can be loaded."""
