@@ -36,8 +36,14 @@ class BuildModules(build_py):
             return
         print(f"wirecodec: building kernels, for at most {seconds:.0f} s", flush=True)
         start = time.monotonic()
-        command = [sys.executable, "-m", "wirecodec.compilation.build", str(folder), str(seconds)]
-        done = subprocess.run(command, cwd=self.build_lib, stderr=subprocess.PIPE, text=True, check=False)
+        path = os.pathsep.join([str(Path(self.build_lib).resolve()), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [sys.executable, ROOT / "wheels" / "kernels.py", "build", folder, str(seconds)],
+            env={**os.environ, "PYTHONPATH": path},
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
         if done.returncode == 0:
             print(f"wirecodec: built kernels in {time.monotonic() - start:.0f} s", flush=True)
         else:

@@ -24,6 +24,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from wirecodec.kernels.compiler.built import explain_other_environment
 from wirecodec.kernels.compiler.cache_files import KernelCache
 from wirecodec.kernels.compiler.cache_folder import (
     FolderlessCache,
@@ -194,12 +195,16 @@ def inline_without_refcounts(fn: F) -> F:
 
 
 def _find_written_folder() -> str | None:
-    """Return the folder above those of the kernels; None after the warning that kernels are not stored."""
+    """Return the folder above those of the kernels, and why those of the package do not serve.
+
+    It is None after the warning that kernels are not stored.
+    """
     if is_warned_without_cache():
         return None
     folder = cache_folder()
     # The first kernel's folder is no common one yet.
-    return os.path.dirname(folder) if folder is not None and folder in _folders else folder
+    folder = os.path.dirname(folder) if folder is not None and folder in _folders else folder
+    return None if folder is None else f"{folder}{explain_other_environment()}"
 
 
 def cache_folder() -> str | None:

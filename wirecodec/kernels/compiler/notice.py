@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from wirecodec.kernels.compiler.built import explain_other_environment
 from wirecodec.kernels.uninterrupted import Latch
 
 QUIET = "WIRECODEC_QUIET"
@@ -87,8 +86,7 @@ def _watch(done: Latch, find_folder: Callable[[], str | None], stream: TextIO) -
             folder = find_folder()
             if folder is None:
                 return  # a warning has said so
-            why = explain_other_environment()
-            _write(stream, f"wirecodec: compiling kernels, once; cached in {folder}{why}\n")
+            _write(stream, f"wirecodec: compiling kernels, once; cached in {folder}\n")
             atexit.register(_tell_end, stream, os.getpid())
             threading.Thread(target=_await_end, args=(stream,), daemon=True).start()
         if _is_terminal(stream) and _bar.acquire(blocking=False):

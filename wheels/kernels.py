@@ -1,8 +1,8 @@
-"""Kernels of a package that is being built: ``python -m wirecodec.compilation.build FOLDER SECONDS``.
+"""Kernels of a wheel: ``python wheels/kernels.py build FOLDER SECONDS``, with the packed modules on PYTHONPATH.
 
-``setup.py`` starts this in the folder of the modules that it packs. The schemes of the README run on small
-tensors, compiled for the best level of this machine. For the other levels, the same kernels are compiled by
-their signatures, so this machine need not be able to run them. What is ready when the time ends is written.
+The schemes of the README run on small tensors, compiled for the best level of this machine. For the other
+levels, the same kernels are compiled by their signatures, so this machine need not be able to run them. What
+is ready when the time ends is written.
 """
 
 from __future__ import annotations
@@ -41,17 +41,19 @@ DTYPES = ("float32",), ("bfloat16", "float16", "float64")
 """Element types in two parts: what most users need is ready for all levels before the rest begins."""
 
 
-def run_schemes(part: int, listed: Path) -> None:
+def run_schemes(part: str, listed: str) -> None:
     """Call the kernels of a part's types, and write the list of their signatures."""
     import wirecodec as wc
     from wirecodec.kernels.compiler import jit
 
-    for dtype in DTYPES[part]:
-        for scheme in (*SCHEMES, *(LOCAL_SCHEMES if part == 0 else ())):
+    for dtype in DTYPES[int(part)]:
+        for scheme in (*SCHEMES, *(LOCAL_SCHEMES if part == "0" else ())):
             wc.warm(scheme, dtype, feedback=True)
             wc.warm(wc.Compressor(scheme, scope="group"), dtype)
         _make_patches(dtype)
-    listed.write_bytes(pickle.dumps({name: list(kernel.overloads) for name, kernel in jit.kernels.items()}))
+    Path(listed).write_bytes(
+        pickle.dumps({name: list(kernel.overloads) for name, kernel in jit.kernels.items()})
+    )
 
 
 def _make_patches(name: str) -> None:
@@ -72,28 +74,31 @@ def _make_patches(name: str) -> None:
             wc.apply(wc.diff(old, new, base=base), {key: x.copy() for key, x in old.items()})
 
 
-def compile_signatures(listed: Path, number: int, count: int) -> None:
+def compile_signatures(listed: str, number: str, count: str) -> None:
     """Compile every ``count``-th kernel of a list, from ``number`` on.
 
     One process compiles all signatures of a kernel, because it rewrites the kernel's index.
     """
     kernels = _make_all_kernels()
-    for name, signatures in sorted(pickle.loads(listed.read_bytes()).items())[number::count]:
+    for name, signatures in sorted(pickle.loads(Path(listed).read_bytes()).items())[
+        int(number) :: int(count)
+    ]:
         for signature in signatures:
             kernels[name].compile(signature)
 
 
-def write_level(level: Level, path: Path) -> None:
+def write_level(name: str, path: str) -> None:
     """Write the file of a level from the cache folder."""
+    (level,) = (level for level in LEVELS if level.name == name)
     contents: dict[str, bytes] = {}
     triple = ""
     for kernel in _make_all_kernels().values():
         triple = kernel.targetctx.codegen().magic_tuple()[0]
         contents |= dict(kernel._cache.export(kernel.targetctx))
     if contents:
-        write_built(path, describe_environment(level, triple), contents)
-        size = path.stat().st_size / 1e6
-        print(f"wirecodec: built {len(contents)} kernels for {level.name}, {size:.1f} MB", flush=True)
+        write_built(Path(path), describe_environment(level, triple), contents)
+        size = Path(path).stat().st_size / 1e6
+        print(f"wirecodec: built {len(contents)} kernels for {name}, {size:.1f} MB", flush=True)
 
 
 def _make_all_kernels() -> dict[str, Any]:
@@ -122,17 +127,13 @@ class Build:
     cache: Path
     end: float
 
-    def start(self, level: Level, call: str) -> subprocess.Popen[bytes]:
-        """Start a call of a function of this module."""
+    def start(self, level: Level, call: str, *arguments: object) -> subprocess.Popen[bytes]:
+        """Start one of CALLS in a process that compiles for a level."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-        path = os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])])
-        settings = {"PYTHONPATH": path, "NUMBA_CACHE_DIR": str(self.cache / level.name), QUIET: "1"}
-        settings["NUMBA_NUM_THREADS"] = str(
-            max(2, count_cores())
-        )  # with one, a selector never divides its work
-        code = f"from pathlib import Path; from wirecodec.compilation import build; build.{call}"
-        environment = {**kept, **settings, **level.variables}
-        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], env=environment)
+        settings = {"NUMBA_CACHE_DIR": str(self.cache / level.name), QUIET: "1"}
+        settings["NUMBA_NUM_THREADS"] = str(max(2, count_cores()))  # one thread divides no work
+        command = [sys.executable, "-W", "ignore", __file__, call, *map(str, arguments)]
+        return subprocess.Popen(command, env={**kept, **settings, **level.variables})
 
     def wait(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         """Wait until processes have ended, or end them in time."""
@@ -149,7 +150,7 @@ class Build:
         return time.monotonic() >= self.end
 
 
-def build(folder: Path, seconds: float) -> None:
+def build(folder: str, seconds: str) -> None:
     """Build the files of all levels.
 
     Args:
@@ -166,29 +167,27 @@ def build(folder: Path, seconds: float) -> None:
     if best is None:
         raise RuntimeError("this machine has no level")
     with tempfile.TemporaryDirectory() as scratch:
-        work = Build(Path(scratch), time.monotonic() + seconds)
+        work = Build(Path(scratch), time.monotonic() + float(seconds))
         for part in range(len(DTYPES)):
             listed = Path(scratch, f"signatures-{part}")
-            work.wait([work.start(best, f"run_schemes({part}, Path({str(listed)!r}))")])
+            work.wait([work.start(best, "run", part, listed)])
             for level in LEVELS:
                 if level != best and listed.exists() and not work.is_over:
-                    calls = [
-                        f"compile_signatures(Path({str(listed)!r}), {i}, {count_cores()})"
-                        for i in range(count_cores())
-                    ]
-                    work.wait([work.start(level, call) for call in calls])
+                    count = count_cores()
+                    work.wait([work.start(level, "compile", listed, i, count) for i in range(count)])
         files = [Path(scratch, level.file_name) for level in LEVELS]
         writers = [
-            work.start(level, f"write_level(build.LEVELS[{i}], Path({str(files[i])!r}))")
-            for i, level in enumerate(LEVELS)
+            work.start(level, "write", level.name, path) for level, path in zip(LEVELS, files, strict=True)
         ]
-        if any([writer.wait() for writer in writers]):  # all of them end
-            raise RuntimeError("a file could not be written")
-        folder.mkdir(parents=True, exist_ok=True)
+        if any([writer.wait() for writer in writers]) or not any(path.exists() for path in files):  # noqa: C419
+            raise RuntimeError("nothing was compiled, or a file could not be written")
+        Path(folder).mkdir(parents=True, exist_ok=True)
         for path in files:  # in place at the end: processes above would load them
             if path.exists():
-                shutil.move(path, folder / path.name)
+                shutil.move(path, Path(folder, path.name))
 
+
+CALLS = {"build": build, "run": run_schemes, "compile": compile_signatures, "write": write_level}
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]), float(sys.argv[2]))
+    CALLS[sys.argv[1]](*sys.argv[2:])

@@ -19,5 +19,5 @@ def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     needed = build_meta.get_requires_for_build_wheel(config_settings)
     if float(os.environ.get("WIRECODEC_BUILD_SECONDS", "60")) <= 0:
         return needed
-    settings = tomllib.loads((Path(__file__).parent / "pyproject.toml").read_text(encoding="utf-8"))
+    settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     return [*needed, *settings["project"]["dependencies"]]
