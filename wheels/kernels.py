@@ -1,4 +1,4 @@
-"""Kernels of a wheel: ``python wheels/kernels.py build FOLDER SECONDS``, with the packed modules on PYTHONPATH.
+"""Kernels of a wheel: ``python wheels/kernels.py build FOLDER SECONDS``, for the modules on PYTHONPATH.
 
 The schemes of the README run on small tensors, compiled for the best level of this machine. For the other
 levels, the same kernels are compiled by their signatures, so this machine need not be able to run them. What
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,19 +175,23 @@ def build(folder: str, seconds: str) -> None:
                 if level != best and listed.exists() and not work.is_over:
                     count = count_cores()
                     work.wait([work.start(level, "compile", listed, i, count) for i in range(count)])
-        files = [Path(scratch, level.file_name) for level in LEVELS]
-        writers = [
-            work.start(level, "write", level.name, path) for level, path in zip(LEVELS, files, strict=True)
-        ]
-        if any([writer.wait() for writer in writers]) or not any(path.exists() for path in files):  # noqa: C419
+        files = {level: Path(scratch, level.file_name) for level in LEVELS}
+        writers = [work.start(level, "write", level.name, path) for level, path in files.items()]
+        codes = [writer.wait() for writer in writers]
+        if any(codes) or not any(path.exists() for path in files.values()):
             raise RuntimeError("nothing was compiled, or a file could not be written")
         Path(folder).mkdir(parents=True, exist_ok=True)
-        for path in files:  # in place at the end: processes above would load them
+        for path in files.values():  # in place at the end: processes above would load them
             if path.exists():
                 shutil.move(path, Path(folder, path.name))
 
 
-CALLS = {"build": build, "run": run_schemes, "compile": compile_signatures, "write": write_level}
+CALLS: dict[str, Callable[..., None]] = {
+    "build": build,
+    "run": run_schemes,
+    "compile": compile_signatures,
+    "write": write_level,
+}
 
 if __name__ == "__main__":
     CALLS[sys.argv[1]](*sys.argv[2:])
