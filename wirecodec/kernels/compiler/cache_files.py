@@ -38,13 +38,19 @@ _FORM = "v2"
 class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
     """Index and data files of one function.
 
+    Args:
+        is_kernel: whether the package may have its code, too; the stamp is then that of ``read_built``.
+
     Attributes:
         built: keys whose code came with the package.
         damage: folder and name of the first file found damaged or unreadable, and why; None if there is none.
     """
 
-    def __init__(self, cache_path: str, filename_base: str, source_stamp: Any) -> None:
+    def __init__(
+        self, cache_path: str, filename_base: str, source_stamp: Any, is_kernel: bool = False
+    ) -> None:
         super().__init__(cache_path, filename_base, source_stamp)
+        self._is_kernel = is_kernel
         self.damage: tuple[str, str] | None = None
         self.built: set[Any] = set()
         self._ready: dict[Any, bytes] = {}
@@ -88,7 +94,7 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
 
     def _find(self, key: Any) -> bytes | None:
         """Return the pickled code of a key, or None; that of the package comes first."""
-        if key not in self._rejected_built:
+        if self._is_kernel and key not in self._rejected_built:
             contents = read_built(self._source_stamp, key, self._note_damage)
             if contents is not None:
                 self.built.add(key)
@@ -164,7 +170,9 @@ class KernelCache:
             stamp = numbered._source_stamp
         self._name = name
         self._cache = cache
-        self._files = cache._cache_file = _ContentNamed(numbered._cache_path, base, (name, stamp))
+        self._files = cache._cache_file = _ContentNamed(
+            numbered._cache_path, base, (name, stamp), is_kernel=True
+        )
 
     @property
     def cache_path(self) -> str | None:
