@@ -57,7 +57,7 @@ def run_schemes(part: str, listed: str) -> None:
 
 
 def _make_patches(name: str) -> None:
-    """Make and apply patches of weights with scattered, regular and many changes."""
+    """Make and apply patches of weights: changes are few, many, regular, or in runs."""
     import numpy as np
 
     import wirecodec as wc
@@ -66,10 +66,12 @@ def _make_patches(name: str) -> None:
     rng = np.random.default_rng(0)
     old = {"large": rng.normal(size=70_001), "small": rng.normal(size=99)}
     old = {key: x.astype(dtype_named(name)) for key, x in old.items()}
-    for share in (0.01, 0.5, None):
-        new = {key: x.copy() for key, x in old.items()}
-        for x in new.values():
-            x[slice(0, None, 50) if share is None else rng.random(x.size) < share] *= 1.01
+    size = old["large"].size
+    at = np.arange(size)
+    runs = np.repeat(rng.random(size // 64 + 1) < 0.02, 64)[:size]
+    few, many = (rng.random(size) < share for share in (0.01, 0.5))
+    for changed in (few, many, at % 50 == 0, runs, at % 9000 < 900):
+        new = {key: np.where(changed[: x.size], x * x.dtype.type(1.5), x) for key, x in old.items()}
         for base in ("read", "unread"):
             wc.apply(wc.diff(old, new, base=base), {key: x.copy() for key, x in old.items()})
 
