@@ -1,7 +1,7 @@
 """Build the package. The settings are in pyproject.toml.
 
 Computed here: the package's description, and the kernels of a wheel. WIRECODEC_BUILD_SECONDS limits the time
-for kernels (60 s by default); with 0 there are none, and the wheel is for all machines.
+for kernels (50 s by default, and some for writing); with 0 there are none, and the wheel is for all machines.
 """
 
 import os
@@ -31,7 +31,7 @@ class BuildModules(build_py):
         super().run()
         folder = Path(self.build_lib, KERNELS).resolve()
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier build
-        seconds = float(os.environ.get("WIRECODEC_BUILD_SECONDS", "60"))
+        seconds = float(os.environ.get("WIRECODEC_BUILD_SECONDS", "50"))
         if self.editable_mode or seconds <= 0:
             return
         print(f"wirecodec: building kernels, for at most {seconds:.0f} s", flush=True)

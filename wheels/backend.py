@@ -17,7 +17,7 @@ else:
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     """Return what a build needs beside setuptools: Numba and what the kernels import."""
     needed = build_meta.get_requires_for_build_wheel(config_settings)
-    if float(os.environ.get("WIRECODEC_BUILD_SECONDS", "60")) <= 0:
+    if float(os.environ.get("WIRECODEC_BUILD_SECONDS", "50")) <= 0:
         return needed
     settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     return [*needed, *settings["project"]["dependencies"]]
