@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import email
+import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -15,16 +17,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import binding
 
 import wirecodec
 from docs import pages
+from wheels import kernels
+from wirecodec.kernels.compiler.built import LEVELS
 from wirecodec.kernels.compiler.cache_folder import BESIDE
 
 pytest.importorskip("setuptools", minversion="77", reason="setuptools 77 builds the wheel")
 
 ROOT = Path(__file__).parents[1]
 JUNK = (".git", ".venv*", ".*_cache", ".hypothesis", "__pycache__", "build", "dist", "*.egg-info")
-BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+BUILD = "import sys; sys.path.insert(0, 'wheels'); import backend; getattr(backend, sys.argv[1])(sys.argv[2])"
 SCRIPT = """
 import sys, numpy, wirecodec, collectives
 blob = wirecodec.encode(numpy.array([0, 3, 0, -1], "f4"), "all | raw-index | raw")
@@ -32,9 +37,43 @@ print(wirecodec.__file__, collectives.__file__, wirecodec.decode(blob).to_dense(
 """
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    environment = dict(os.environ)
-    environment.pop("PYTHONPATH", None)  # pip would find a source tree there, as an installed version
+FIRST_STEPS = """
+import sys, time, json
+start = time.process_time()
+import numpy as np, wirecodec as wc
+from concurrent.futures import ThreadPoolExecutor
+from wirecodec.element_types import dtype_named
+scheme, dtype = sys.argv[1:]
+def step(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.laplace(size=300_000).astype(dtype_named(dtype))
+    if scheme.startswith("nonzero"):
+        x[rng.random(x.size) < 0.95] = 0
+    blob = wc.Compressor(scheme).compress({"w": x})
+    wc.Compressor(scheme, scope="group").compress({"v": x, "w": x[:500]})
+    return wc.decode_many(blob)["w"].nnz > 0
+with ThreadPoolExecutor(8) as pool:
+    assert all(pool.map(step, range(8)))
+seconds = time.process_time() - start
+from wirecodec.kernels.compiler.compile_log import log
+print(json.dumps([seconds, [entry.kernel for entry in log if entry.compiled]]))
+"""
+LEVEL = """
+import sys, pytest
+from wirecodec.kernels.compiler import built
+built.LEVELS = tuple(level for level in built.LEVELS if level.name == sys.argv[1])
+options = ["-q", "-p", "no:cacheprovider", "tests/wirecodec/test_conformance.py", "-k", "golden"]
+status = pytest.main(options)
+from wirecodec.kernels.compiler.compile_log import log
+print(sum(not entry.compiled for entry in log))
+sys.exit(status)
+"""
+
+
+def run(*command: str | Path, cwd: Path, **settings: str) -> str:
+    environment = {**os.environ, "WIRECODEC_BUILD_SECONDS": "0", **settings}
+    if "PYTHONPATH" not in settings:
+        environment.pop("PYTHONPATH", None)  # pip would find a source tree there, as an installed version
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -42,7 +81,7 @@ def run(*command: str | Path, cwd: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -128,15 +167,22 @@ def test_wheel_contains_only_the_packages(packages: tuple[set[str], Path]) -> No
         assert {name for name in names if name.startswith(f"{package}/")} == sources
 
 
-def test_wheel_in_an_empty_environment(packages: tuple[set[str], Path], tmp_path: Path) -> None:
-    _, wheel = packages
-    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
-    python = tmp_path / "venv" / "bin" / "python"
+def install(wheel: Path, folder: Path) -> tuple[Path, Path]:
+    """Install a wheel in an environment of its own; return its Python and its site-packages."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
+    python = folder / "venv" / "bin" / "python"
     options = ("--no-deps", "--no-index", "--disable-pip-version-check", "--quiet")
-    run(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel, cwd=tmp_path)
-    (site,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel, cwd=folder)
+    (site,) = (folder / "venv" / "lib").glob("*/site-packages")
     # The wheel's own packages come first on the path.
     (site / "dependencies.pth").write_text(str(Path(np.__file__).parents[1]))
+    return python, site
+
+
+def test_wheel_in_an_empty_environment(packages: tuple[set[str], Path], tmp_path: Path) -> None:
+    _, wheel = packages
+    assert wheel.name.endswith("-py3-none-any.whl")
+    python, site = install(wheel, tmp_path)
     first, second, values = run(python, "-I", "-c", SCRIPT, cwd=tmp_path).splitlines()
     assert Path(first).is_relative_to(site)
     assert Path(second).is_relative_to(site)
@@ -160,3 +206,44 @@ def test_wheel_in_an_empty_environment(packages: tuple[set[str], Path], tmp_path
 def test_citation_has_the_version() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {wirecodec.__version__}\n" in citation
+
+
+def test_readme_schemes_are_built() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = {
+        cell.replace("\\", "") for cell in re.findall(r"^\|[^|]+\| `(\S+ \\\|.+?)` \|", text, re.MULTILINE)
+    }
+    assert len(shown) >= 5
+    assert shown == set(kernels.SCHEMES)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="there are levels of x86-64 only")
+def test_wheel_with_kernels(tmp_path: Path) -> None:
+    """Nothing is compiled at the first steps, and each level of this machine writes the golden bytes."""
+    shutil.copytree(ROOT, tmp_path / "source", ignore=shutil.ignore_patterns(*JUNK))
+    settings = {"WIRECODEC_BUILD_SECONDS": "1500"}
+    run(sys.executable, "-c", BUILD, "build_wheel", tmp_path, cwd=tmp_path / "source", **settings)
+    (wheel,) = tmp_path.glob("*manylinux*.whl")
+    assert wheel.stat().st_size < 40e6
+    python, site = install(wheel, tmp_path)
+    files = sorted(path.name for path in (site / "wirecodec/kernels/built").iterdir())
+    assert files == sorted(level.file_name for level in LEVELS)
+    for dtypes, schemes in zip(kernels.DTYPES, (kernels.SCHEMES, kernels.SCHEMES[:1]), strict=True):
+        for dtype in dtypes:
+            for scheme in schemes:
+                seconds, compiled = json.loads(
+                    run(python, "-I", "-c", FIRST_STEPS, scheme, dtype, cwd=tmp_path)
+                )
+                assert compiled == [], (scheme, dtype)
+                assert seconds < 5, (scheme, dtype)
+    for name in ("tests", "formats"):
+        (tmp_path / "beside" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "beside" / name).symlink_to(ROOT / name)
+    available = {name for name, has in binding.get_host_cpu_features().items() if has}
+    for level in LEVELS:
+        if level.features <= available:
+            settings = {"PYTHONPATH": str(tmp_path / "beside"), "NUMBA_CACHE_DIR": str(tmp_path / level.name)}
+            page = run(python, "-c", LEVEL, level.name, cwd=tmp_path / "beside", **settings)
+            assert int(page.splitlines()[-1]) > 50, page

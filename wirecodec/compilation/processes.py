@@ -50,7 +50,7 @@ def count_processes(processes: int | None) -> int:
     if processes is None:
         name, text = VARIABLE, os.environ.get(VARIABLE, "")
         if not text:
-            return min(MOST, _count_cores())
+            return min(MOST, count_cores())
         value = int(text) if text.isdecimal() else text
     count = as_integer(value, name)
     if count < 1:
@@ -171,7 +171,7 @@ def _take(path: str) -> int | None:
     return file
 
 
-def _count_cores() -> int:
+def count_cores() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

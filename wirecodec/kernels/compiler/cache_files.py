@@ -15,11 +15,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
 
+from wirecodec.kernels.compiler.built import FOLDER, name_entry, read_built
+from wirecodec.kernels.compiler.cache_folder import NOWHERE
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, is_compilation_allowed
 from wirecodec.kernels.compiler.checked_files import read_checked, write_checked
 from wirecodec.kernels.compiler.compile_log import warn_without_cache
@@ -35,15 +38,24 @@ _FORM = "v2"
 class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
     """Index and data files of one function.
 
+    Args:
+        is_kernel: whether the package may have its code, too; the stamp is then that of ``read_built``.
+
     Attributes:
-        damage: the first file found damaged or unreadable, and why; None if there is none.
+        built: keys whose code came with the package.
+        damage: folder and name of the first file found damaged or unreadable, and why; None if there is none.
     """
 
-    def __init__(self, cache_path: str, filename_base: str, source_stamp: Any) -> None:
+    def __init__(
+        self, cache_path: str, filename_base: str, source_stamp: Any, is_kernel: bool = False
+    ) -> None:
         super().__init__(cache_path, filename_base, source_stamp)
-        self.damage: str | None = None
+        self._is_kernel = is_kernel
+        self.damage: tuple[str, str] | None = None
+        self.built: set[Any] = set()
         self._ready: dict[Any, bytes] = {}
         self._rejected: set[Any] = set()
+        self._rejected_built: set[Any] = set()
 
     def load(self, key: Any) -> Any:
         """Return the code of a key, or None if there is none or it is damaged."""
@@ -72,11 +84,21 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
 
     def reject(self, key: Any, error: Exception) -> None:
         """Note that the code of a key cannot be used, until it is saved again."""
-        self._note_damage(self._load_index().get(key, self._index_name), error)
+        if key in self.built:
+            self._note_damage(str(FOLDER), "a kernel", error)
+            self._rejected_built.add(key)
+            self.built.discard(key)
+            return
+        self._note_damage(self._cache_path, self._load_index().get(key, self._index_name), error)
         self._rejected.add(key)
 
     def _find(self, key: Any) -> bytes | None:
-        """Return the pickled code of a key, or None."""
+        """Return the pickled code of a key, or None; that of the package comes first."""
+        if self._is_kernel and key not in self._rejected_built:
+            contents = read_built(self._source_stamp, key, self._note_damage)
+            if contents is not None:
+                self.built.add(key)
+                return contents
         name = None if key in self._rejected else self._load_index().get(key)
         return None if name is None else self._read(name)
 
@@ -87,11 +109,11 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
         except (FileNotFoundError, NotADirectoryError):
             return None
         except Exception as error:
-            self._note_damage(name, error)
+            self._note_damage(self._cache_path, name, error)
             return None
 
-    def _note_damage(self, name: str, error: Exception) -> None:
-        self.damage = self.damage or f"{name}: {str(error) or type(error).__name__}"
+    def _note_damage(self, folder: str, name: str, error: Exception) -> None:
+        self.damage = self.damage or (folder, f"{name}: {str(error) or type(error).__name__}")
 
     def _save(self, key: Any, data: Any) -> None:
         """Write the code of a key, then the index; delete data files that the index no longer names."""
@@ -119,7 +141,7 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
             same = version == self._version and stamp == self._source_stamp
             return pickle.loads(overloads) if same else {}
         except Exception as error:
-            self._note_damage(self._index_name, error)
+            self._note_damage(self._cache_path, self._index_name, error)
             return {}
 
     def _save_index(self, overloads: dict[Any, str]) -> None:
@@ -148,21 +170,36 @@ class KernelCache:
             stamp = numbered._source_stamp
         self._name = name
         self._cache = cache
-        self._files = cache._cache_file = _ContentNamed(numbered._cache_path, base, (name, stamp))
+        self._files = cache._cache_file = _ContentNamed(
+            numbered._cache_path, base, (name, stamp), is_kernel=True
+        )
 
     @property
-    def cache_path(self) -> str:
-        """The folder of the files."""
-        return self._files._cache_path
+    def cache_path(self) -> str | None:
+        """The folder of the files; None if no folder is writable."""
+        folder: str = self._files._cache_path
+        return None if folder == NOWHERE else folder
 
     @property
-    def damage(self) -> str | None:
-        """The first file found damaged or unreadable, and why; None if there is none."""
+    def damage(self) -> tuple[str, str] | None:
+        """Folder and name of the first file found damaged or unreadable, and why; None if there is none."""
         return self._files.damage
+
+    def export(self, context: Any) -> Iterator[tuple[str, bytes]]:
+        """Yield name of the entry in ``built``, and pickled code, of all signatures stored for a target."""
+        for key in self._files._load_index():
+            if key[1] == context.codegen().magic_tuple():
+                contents = self._files._find(key)
+                if contents is not None:
+                    yield name_entry(self._files._source_stamp, key[0]), contents
 
     def has(self, signature: Any, context: Any) -> bool:
         """Return whether the code of a signature can be loaded."""
         return self._files.has(self._cache._index_key(signature, context.codegen()))
+
+    def is_built(self, signature: Any, context: Any) -> bool:
+        """Return whether the code that ``has`` found came with the package."""
+        return self._cache._index_key(signature, context.codegen()) in self._files.built
 
     def release(self) -> None:
         """Release the memory of code that was not loaded."""
@@ -186,17 +223,21 @@ class KernelCache:
         Raises:
             CompilationNeeded: it must be, inside ``cached_kernels_only``.
         """
-        try:
-            found = self._cache.load_overload(signature, context)
-        except Exception as error:  # intact, but this process cannot use it
-            self._files.reject(self._cache._index_key(signature, context.codegen()), error)
-            found = None
+        found = None
+        for _ in range(2):  # the user's code, if that of the package is of no use
+            try:
+                found = self._cache.load_overload(signature, context)
+                break
+            except Exception as error:  # intact, but this process cannot use it
+                self._files.reject(self._cache._index_key(signature, context.codegen()), error)
         if found is None and not is_compilation_allowed():
             raise CompilationNeeded(self._name)
         return found
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Store the code of a signature; without space or permission, warn instead."""
+        if self.cache_path is None:
+            return
         try:
             self._cache.save_overload(signature, result)
         except OSError as error:

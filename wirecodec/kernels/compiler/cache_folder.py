@@ -11,8 +11,10 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 
 BESIDE = ".wirecodec-kernels"
 """Folder of an installed library's kernels, in site-packages.
@@ -20,6 +22,23 @@ BESIDE = ".wirecodec-kernels"
 Numba would write into the package's own folders. There pip would leave the files when it removes the library,
 and Python would take what is left for a package.
 """
+
+NOWHERE = os.devnull
+"""In place of a folder, if none is writable: it has no files."""
+
+
+class FolderlessCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache without a folder: code that comes with the package is loaded in its way.
+
+    Args:
+        fn: function of a kernel.
+    """
+
+    def __init__(self, fn: Any) -> None:
+        self._name, self._py_func = repr(fn), fn
+        self._impl = CompileResultCacheImpl.__new__(CompileResultCacheImpl)  # its constructor needs a folder
+        self._cache_file = IndexDataCacheFile(NOWHERE, fn.__qualname__, None)
+        self.enable()
 
 
 @contextlib.contextmanager

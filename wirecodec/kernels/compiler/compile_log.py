@@ -80,13 +80,13 @@ def warn_of_damage(folder: str, damage: str) -> None:
     """Warn that kernels were compiled again because their files were damaged; once per process.
 
     Args:
-        folder: the cache folder.
+        folder: the cache folder, or that of the package's kernels.
         damage: name of a file, and what is wrong with it.
     """
     _warn_once(
         "damage",
-        f"wirecodec compiles kernels again and replaces their files, because files of the kernel cache in "
-        f"{folder!r} are damaged or cannot be read ({damage})",
+        f"wirecodec compiles kernels again, because files of the kernel cache in {folder!r} are damaged or "
+        f"cannot be read ({damage})",
     )
 
 

@@ -1,10 +1,10 @@
 """``kernel`` and ``inline``: Numba's njit with the project's settings, safe if many processes start at once.
 
-Kernels are compiled on first use and cached on disk. Numba's cache is an index file and numbered data files,
-rewritten without a lock. Ranks that start together on a cold cache can therefore pair one signature's name
-with another's code. Here the name of a data file is a hash of all that its code depends on (``cache_files``),
-so loading needs no lock. A lock per kernel saves work while compiling (``compile_lock``). If the file of a
-kernel is damaged (``checked_files``), the kernel is compiled again.
+Kernels come with the package (``built``), or are compiled on first use and cached on disk. Numba's cache is
+an index file and numbered data files, rewritten without a lock. Ranks that start together on a cold cache can
+therefore pair one signature's name with another's code. Here the name of a data file is a hash of all that
+its code depends on (``cache_files``), so loading needs no lock. A lock per kernel saves work while compiling
+(``compile_lock``). If the file of a kernel is damaged (``checked_files``), the kernel is compiled again.
 
 A kernel that calls another kernel contains it as a helper (``helper_compiler``). Compiling one kernel
 therefore never compiles a second one.
@@ -24,8 +24,13 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from wirecodec.kernels.compiler.built import explain_other_environment
 from wirecodec.kernels.compiler.cache_files import KernelCache
-from wirecodec.kernels.compiler.cache_folder import explain_other_folder, prefer_folder_beside
+from wirecodec.kernels.compiler.cache_folder import (
+    FolderlessCache,
+    explain_other_folder,
+    prefer_folder_beside,
+)
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, is_compilation_allowed
 from wirecodec.kernels.compiler.compile_lock import CompileLock
 from wirecodec.kernels.compiler.compile_log import (
@@ -52,6 +57,9 @@ else:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+kernels: dict[str, Any] = {}
+"""{module and name: dispatcher} of the kernels."""
+
 _folders: set[str] = set()
 """Cache folders of the kernels."""
 
@@ -68,18 +76,19 @@ def kernel(fn: F) -> F:
     name = f"{fn.__module__}.{fn.__qualname__}".removeprefix(f"{__package__}.")
     cache, wanted = _open_cache(dispatcher, name, fn.__code__.co_filename), numba.config.CACHE_DIR
     file = f"{fn.__module__.rpartition('.')[2]}.{fn.__qualname__}.lock"
-    lock = CompileLock(None if cache is None else os.path.join(cache.cache_path, file))
+    lock = CompileLock(None if cache.cache_path is None else os.path.join(cache.cache_path, file))
     compile_plainly = dispatcher.compile
 
     def compile_locked(signature: Any) -> Any:
         signature = without_literals(signature)
 
         def is_cached() -> bool:
-            return cache is not None and cache.has(signature, dispatcher.targetctx)
+            return cache.has(signature, dispatcher.targetctx)
 
         if not (is_compilation_allowed() or is_cached()):
             raise CompilationNeeded(name)
-        _check_folder(cache, wanted)
+        if not (is_cached() and cache.is_built(signature, dispatcher.targetctx)):
+            _check_folder(cache, wanted)
         start = time.perf_counter()
         notice = contextlib.nullcontext() if is_cached() else tell_of_compilation(_find_written_folder)
         with notice, lock.hold(is_cached), _release(cache):
@@ -91,14 +100,15 @@ def kernel(fn: F) -> F:
             compiled = sum(dispatcher._cache_misses.values()) > misses
             if len(dispatcher.overloads) > known:
                 log.append(LogEntry(name, time.perf_counter() - start, compiled))
-        if compiled and cache is not None and cache.damage is not None:
-            warn_of_damage(cache.cache_path, cache.damage)
+        if compiled and cache.damage is not None:
+            warn_of_damage(*cache.damage)
         return entry_point
 
     helper = make_helper(fn)  # for kernels that call this one
     # An interrupt would leave locks of Numba and llvmlite taken, also while a kernel is loaded.
     dispatcher.compile = lambda signature: run_uninterrupted(partial(compile_locked, signature))
     dispatcher.get_call_template, dispatcher.get_overload = helper.get_call_template, helper.get_overload
+    kernels[name] = dispatcher
     return cast(F, dispatcher)
 
 
@@ -111,8 +121,8 @@ def _require_compiler() -> None:
         )
 
 
-def _open_cache(dispatcher: Any, name: str, source: str) -> KernelCache | None:
-    """Give a dispatcher a disk cache; return it, or None if no folder is writable.
+def _open_cache(dispatcher: Any, name: str, source: str) -> KernelCache:
+    """Give a dispatcher a disk cache, without a folder if none is writable; return it.
 
     Args:
         dispatcher: of the kernel.
@@ -123,28 +133,28 @@ def _open_cache(dispatcher: Any, name: str, source: str) -> KernelCache | None:
         with prefer_folder_beside(source):
             dispatcher.enable_caching()
     except RuntimeError:
-        return None
+        dispatcher._cache = FolderlessCache(dispatcher.py_func)
     cache = dispatcher._cache = KernelCache(dispatcher._cache, name, source)
-    _folders.add(cache.cache_path)
+    if cache.cache_path is not None:
+        _folders.add(cache.cache_path)
     return cache
 
 
-def _check_folder(cache: KernelCache | None, wanted: str) -> None:
+def _check_folder(cache: KernelCache, wanted: str) -> None:
     """Warn if a kernel is not cached, or not in the folder ``wanted``, that of NUMBA_CACHE_DIR."""
-    if cache is None:
+    if cache.cache_path is None:
         warn_without_cache("no cache folder is writable")
     elif (cause := explain_other_folder(cache.cache_path, wanted)) is not None:
         warn_of_other_folder(wanted, cause, cast(str, cache_folder()))
 
 
 @contextlib.contextmanager
-def _release(cache: KernelCache | None) -> Iterator[None]:
+def _release(cache: KernelCache) -> Iterator[None]:
     """Release the memory of code that the block did not load."""
     try:
         yield
     finally:
-        if cache is not None:
-            cache.release()
+        cache.release()
 
 
 @contextlib.contextmanager
@@ -185,12 +195,16 @@ def inline_without_refcounts(fn: F) -> F:
 
 
 def _find_written_folder() -> str | None:
-    """Return the folder above those of the kernels; None after the warning that kernels are not stored."""
+    """Return the folder above those of the kernels, and why those of the package do not serve.
+
+    It is None after the warning that kernels are not stored.
+    """
     if is_warned_without_cache():
         return None
     folder = cache_folder()
     # The first kernel's folder is no common one yet.
-    return os.path.dirname(folder) if folder is not None and folder in _folders else folder
+    folder = os.path.dirname(folder) if folder is not None and folder in _folders else folder
+    return None if folder is None else f"{folder}{explain_other_environment()}"
 
 
 def cache_folder() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from llvmlite import binding, ir
@@ -17,6 +18,20 @@ I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 LINE = 64
 PREFETCH_ELEMENTS = 512
 """Elements ahead that a sweep prefetches: hardware prefetching stops at page boundaries."""
+
+_GENERIC = "x86-64"
+"""Beginning of LLVM's names of processors that are none of a vendor's."""
+
+
+def _prefetches(name: str) -> bool:
+    """Return whether ``prefetch_ahead`` has an effect on a processor, by LLVM's name."""
+    return not name.startswith("znver")
+
+
+_SWITCH = "wirecodec_prefetch_ahead"
+"""Symbol of a byte that generic code reads: 0 if ``prefetch_ahead`` has no effect on this processor."""
+_switch = ctypes.c_uint8(_prefetches(binding.get_host_cpu_name()))
+binding.add_symbol(_SWITCH, ctypes.addressof(_switch))
 
 
 @llvm_intrinsic
@@ -79,7 +94,14 @@ def prefetch_ahead(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
     """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if not binding.get_host_cpu_name().startswith("znver"):
+        name = context.codegen().magic_tuple()[1]
+        if name.startswith(_GENERIC):
+            switch = builder.module.globals.get(_SWITCH) or ir.GlobalVariable(builder.module, I8, _SWITCH)
+            wanted = builder.load(switch)
+            wanted.set_metadata("invariant.load", builder.module.add_metadata([]))
+            with builder.if_then(builder.icmp_unsigned("!=", wanted, I8(0)), likely=False):
+                _ask_for_lines(context, builder, sig, args, lanes.literal_value)
+        elif _prefetches(name):
             _ask_for_lines(context, builder, sig, args, lanes.literal_value)
         return context.get_dummy_value()
 

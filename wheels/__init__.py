@@ -1,0 +1,1 @@
+"""Build of the packages: the backend that pip calls, and the kernels of a wheel."""
