@@ -19,7 +19,7 @@ class Write:
     """New bits of a tensor: at (r,) u32 positions, or all of them if these are None.
 
     If ``bits`` has a value, the tensor is replaced by a new one of this type and shape. ``memory`` are the
-    bits of a contiguous tensor on the host or on a GPU, of which some elements are written.
+    bits of a contiguous tensor on the host or on a GPU, of which elements are written.
     """
 
     name: str
