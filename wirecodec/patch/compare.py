@@ -164,7 +164,7 @@ def fill(
             done += len(batch)
         yield done / len(names)
     if sealed:
-        found.target = digest.fold(total & digest.MASK, len(new))
+        found.target = digest.close(total & digest.MASK, len(new))
 
 
 def _order(name: Any) -> bytes:

@@ -36,8 +36,8 @@ _DENSE = 0.2
 """Share of changed elements from which codings of all elements are tried, too."""
 _PROBED = 2**12
 """Elements that tell whether a tensor is so regular that it may take less than its few changes."""
-_RECORDS = 64
-"""Bytes that the shape and the type of a tensor take beside its elements, about."""
+_GAIN = 512
+"""Bytes that a coding of all elements must save if few of them change: more than a table of steps takes."""
 _NOTHING = np.empty(0, np.uint8)
 
 
@@ -342,7 +342,9 @@ def _write_entry(
     coded = steps.encode(olds, values, signed=signed, shift=None if coding.for_slices else shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
     size = found[1].size + coded.size
-    if r < _DENSE * d and size <= _RECORDS + _estimate_whole(base, indices, values, dtype, coding.zstd):
+    if r < _DENSE * d and (
+        size <= _GAIN or size <= _GAIN + _estimate_whole(base, indices, values, dtype, coding.zstd)
+    ):
         return best
     every = base.copy_to_host()
     whole = every.copy()

@@ -21,7 +21,7 @@ _TOGETHER = 16
 """Short arrays that share a call of the kernel: all of them are at most a piece."""
 
 
-def fold(word: int, number: int) -> int:
+def close(word: int, number: int) -> int:
     """Mix a word with a number; return 1 in place of 0."""
     x = (word + number * DIGEST_STRIDE) & MASK
     x = (x ^ x >> 32) * DIGEST_FACTORS[0] & MASK
@@ -32,7 +32,7 @@ def fold(word: int, number: int) -> int:
 def digest_bytes(data: bytes) -> int:
     """Return the digest of a short byte string."""
     words = np.frombuffer(data + bytes(-len(data) % 8), "<u8")
-    return fold(sum_words(words), len(data))
+    return close(sum_words(words), len(data))
 
 
 def sum_words(words: Array, first: int = 1) -> int:
@@ -133,7 +133,7 @@ def describe_all(tensors: Sequence[Bits]) -> Array:
     return np.array([describe(tensor.dtype, tensor.shape) for tensor in tensors], np.uint64)
 
 
-def fold_all(words: Array, numbers: Array) -> Array:
+def close_all(words: Array, numbers: Array) -> Array:
     """Mix words with numbers, both (n,) u64; return 1 in place of 0."""
     x = words + numbers * np.uint64(DIGEST_STRIDE)
     for shift, factor in zip((32, 29), DIGEST_FACTORS, strict=True):
@@ -151,7 +151,7 @@ def seal_all(sums: Array, described: Array, tensors: Sequence[Bits]) -> Array:
         described: of ``describe_all``.
         tensors: n of them.
     """
-    return fold_all(sums + described, np.array([tensor.bits.nbytes for tensor in tensors], np.uint64))
+    return close_all(sums + described, np.array([tensor.bits.nbytes for tensor in tensors], np.uint64))
 
 
 def digest_tensors(tensors: Sequence[Bits]) -> list[int]:
@@ -167,7 +167,7 @@ def digest_tensors(tensors: Sequence[Bits]) -> list[int]:
 def digest_tensor(tensor: Bits) -> int:
     """Return the digest of a tensor: type, shape and elements."""
     total = tensor.forms.sum_elements(tensor.bits) + describe(tensor.dtype, tensor.shape)
-    return fold(total, tensor.bits.nbytes)
+    return close(total, tensor.bits.nbytes)
 
 
 def take(bits: Array, indices: Array) -> Array:
@@ -213,9 +213,9 @@ def seal_touched(sums: Array, described: Array, counts: Array) -> Array:
         described: of ``describe_all``.
         counts: (n,) i64, elements of each.
     """
-    return fold_all(sums + described, counts.astype(np.uint64))
+    return close_all(sums + described, counts.astype(np.uint64))
 
 
 def digest_named(name: str, digest: int) -> int:
     """Return the digest of a tensor with its name."""
-    return fold(digest, digest_bytes(name.encode()))
+    return close(digest, digest_bytes(name.encode()))

@@ -23,6 +23,9 @@ from wirecodec.patch.states import bring_together, read_bits, view_memory
 from wirecodec.patch.writes import Write
 from wirecodec.registry import index_codec, value_codec
 
+MANY = 0.2
+"""Share of changed elements from which a tensor may be written with all of its elements."""
+
 
 @dataclass(eq=False)
 class KeyReader:
@@ -175,11 +178,15 @@ class KeyReader:
         if len(given) > 1:
             places = indices - np.repeat(starts[:-1].astype(np.uint32), np.diff(cuts))
         for name, bits, a, b in zip(names, given, ends, ends[1:], strict=False):
-            has_all = b - a == bits.bits.size and bits.forms is HOST  # positions are larger than elements
+            at, new = self.leave_out(places[a:b], values[a:b], bits)
+            has_all = at.size == bits.bits.size and bits.forms is HOST  # positions are larger than elements
             memory = view_memory(self.state[name], bits)
-            self._found.writes.append(
-                Write(name, None if has_all else places[a:b], values[a:b], None, memory)
-            )
+            self._found.writes.append(Write(name, None if has_all else at, new, None, memory))
+
+    def leave_out(self, indices: Array, values: Array, given: Bits) -> tuple[Array, Array]:
+        """Leave out elements that keep their bits, as ``drop_equal`` does, if an entry may have some."""
+        has_all = any(row.r == row.d for row, _ in self.rows)
+        return drop_equal(indices, values, given) if has_all else (indices, values)
 
     def decode_indices(self, row: Row, section: Bytes) -> Array:
         """Return the positions (r,) u32 of an entry, which depend on no element."""
@@ -224,8 +231,9 @@ class KeyReader:
         if given is None or (given.dtype, given.shape) != (bits.dtype, bits.shape):
             self._found.writes.append(Write(name, None, bits.bits, bits))
             return
-        memory = view_memory(self.state[name], given) if given.forms is HOST else None
-        self._found.writes.append(Write(name, None, bits.bits, None, memory))
+        indices, values = drop_equal(None, bits.bits, given)
+        memory = None if indices is None and given.forms is not HOST else view_memory(self.state[name], given)
+        self._found.writes.append(Write(name, indices, values, None, memory))
 
     def decode_whole(self) -> Bits:
         """Return the bits of a tensor that the patch has whole."""
@@ -254,6 +262,26 @@ def join_parts(parts: Sequence[Array], firsts: Sequence[int] = ()) -> Array:
 def find_cuts(indices: Array, starts: Array) -> Array:
     """Return the first change of each member, and the number of all: (n + 1,) i64."""
     return np.searchsorted(indices, starts.astype(np.uint32)).astype(np.int64)
+
+
+def drop_equal(indices: Array | None, values: Array, given: Bits) -> tuple[Any, Array]:
+    """Leave out elements that keep their bits, if less than a fifth of a tensor changes.
+
+    So a write has the elements that change alone, also if the patch has the others, too, to be smaller.
+
+    Args:
+        indices: (r,) u32; None for all elements.
+        values: (r,) unsigned, the new elements there.
+        given: the old tensor.
+    """
+    if given.dtype.kind == "c":  # it has no positions of elements
+        return indices, values
+    has_all = indices is None or indices.size == given.bits.size
+    differs = values != (given.copy_to_host() if has_all else given.take(indices))
+    if np.count_nonzero(differs) >= MANY * given.bits.size:
+        return indices, values
+    at = np.flatnonzero(differs).astype(np.uint32)
+    return at if has_all else indices[at], values[at]
 
 
 def check_bool(values: Array, dtype: np.dtype[Any]) -> None:
