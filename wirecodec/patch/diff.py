@@ -36,8 +36,8 @@ _DENSE = 0.2
 """Share of changed elements from which codings of all elements are tried, too."""
 _PROBED = 2**12
 """Elements that tell whether a tensor is so regular that it may take less than its few changes."""
-_GAIN = 512
-"""Bytes that a coding of all elements must save if few of them change: more than a table of steps takes."""
+_SHORT = 512
+"""Bytes of few changes for which no other coding is tried, as much as a table of differences may take."""
 _NOTHING = np.empty(0, np.uint8)
 
 
@@ -342,9 +342,10 @@ def _write_entry(
     coded = steps.encode(olds, values, signed=signed, shift=None if coding.for_slices else shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
     size = found[1].size + coded.size
-    if r < _DENSE * d and (
-        size <= _GAIN or size <= _GAIN + _estimate_whole(base, indices, values, dtype, coding.zstd)
-    ):
+    is_few, is_short = r < _DENSE * d, size <= _SHORT
+    if is_short and (is_few or coding.touched):
+        return best
+    if is_few and size <= _SHORT + _estimate_whole(base, indices, values, dtype, coding.zstd):
         return best
     every = base.copy_to_host()
     whole = every.copy()

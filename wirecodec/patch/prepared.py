@@ -113,7 +113,7 @@ class PreparedPatch:
             if write.memory is None or write.indices is None:
                 continue
             kind, r = (write.memory.forms, write.values.dtype), write.indices.size
-            if filled.get(kind, _AT_ONCE) + r > _AT_ONCE:
+            if kind not in filled or filled[kind] + r > _AT_ONCE:
                 groups.setdefault(kind, []).append([])
                 filled[kind] = 0
             groups[kind][-1].append((write.memory, write.indices, write.values))
@@ -125,9 +125,7 @@ class PreparedPatch:
                 olds = np.empty(ends[-1], dtype)
                 before = [olds[a:b] for a, b in pairwise(ends)]
                 undo = partial(forms.exchange, memories, indices, before, np.empty_like(olds))
-                forms.exchange(
-                    memories, indices, values, olds
-                )  # after an exception, nothing of it has changed
+                forms.exchange(memories, indices, values, olds)  # if that fails, nothing of it has changed
                 undone.append(undo)
 
 
