@@ -35,7 +35,7 @@ BASES = ("read", "unread", "slices")
 _DENSE = 0.2
 """Share of changed elements from which codings of all elements are tried, too."""
 _PROBED = 2**12
-"""Elements that tell whether a tensor is so regular that it may take less than its few changes."""
+"""Elements that change, of which the old bits tell whether a tensor is so regular that all of it is short."""
 _SHORT = 512
 """Bytes of few changes for which no other coding is tried, as much as a table of differences may take."""
 _NOTHING = np.empty(0, np.uint8)
@@ -277,20 +277,9 @@ def _has_runs(indices: Array, d: int) -> bool:
     return bool(neighbours > indices.size * (0.2 + 2 * indices.size / d))
 
 
-def _estimate_whole(base: Bits, indices: Array, values: Array, dtype: np.dtype[Any], zstd: Zstd) -> float:
-    """Return the bytes that all new elements may take, from those around the middle of the changes.
-
-    Args:
-        base, indices, values: as of ``_write_entry``.
-        dtype: the element type.
-        zstd: the codec.
-    """
-    d = int(base.bits.size)
-    start = max(0, min(int(indices[indices.size // 2]) - _PROBED // 2, d - _PROBED))
-    stop = min(start + _PROBED, d)
-    part = base.part(start, stop).copy_to_host().copy()
-    here = slice(*np.searchsorted(indices, np.array([start, stop], np.uint32)))
-    part[indices[here] - np.uint32(start)] = values[here]
+def _estimate_whole(olds: Array, d: int, dtype: np.dtype[Any], zstd: Zstd) -> float:
+    """Return the bytes that all d elements may take, from the old ones (r,) of those that change."""
+    part = olds[:_PROBED]
     return zstd.encode(part.view(dtype), 0).size * d / part.size
 
 
@@ -345,7 +334,7 @@ def _write_entry(
     is_few, is_short = r < _DENSE * d, size <= _SHORT
     if is_short and (is_few or coding.touched):
         return best
-    if is_few and size <= _SHORT + _estimate_whole(base, indices, values, dtype, coding.zstd):
+    if is_few and size <= _SHORT + _estimate_whole(olds, d, dtype, coding.zstd):
         return best
     every = base.copy_to_host()
     whole = every.copy()
