@@ -22,6 +22,7 @@ class Terminal(io.StringIO):
 
 def watch(monkeypatch: pytest.MonkeyPatch, bar: bool) -> Terminal:
     """Make standard error a terminal, with a bar of rich or without."""
+    monkeypatch.setenv("TERM", "xterm")  # rich draws nothing on a dumb one
     if bar:
         pytest.importorskip("rich")
     else:
