@@ -140,7 +140,8 @@ def close_all(words: Array, numbers: Array) -> Array:
         x ^= x >> np.uint64(shift)
         x *= np.uint64(factor)
     x ^= x >> np.uint64(32)
-    return np.maximum(x, np.uint64(1))
+    closed: Array = np.maximum(x, np.uint64(1))
+    return closed
 
 
 def seal_all(sums: Array, described: Array, tensors: Sequence[Bits]) -> Array:

@@ -276,12 +276,12 @@ def drop_equal(indices: Array | None, values: Array, given: Bits) -> tuple[Any, 
     """
     if given.dtype.kind == "c":  # it has no positions of elements
         return indices, values
-    has_all = indices is None or indices.size == given.bits.size
-    differs = values != (given.copy_to_host() if has_all else given.take(indices))
+    some = None if indices is None or indices.size == given.bits.size else indices
+    differs = values != (given.copy_to_host() if some is None else given.take(some))
     if np.count_nonzero(differs) >= MANY * given.bits.size:
         return indices, values
     at = np.flatnonzero(differs).astype(np.uint32)
-    return at if has_all else indices[at], values[at]
+    return at if some is None else some[at], values[at]
 
 
 def check_bool(values: Array, dtype: np.dtype[Any]) -> None:
