@@ -17,14 +17,11 @@ from wirecodec.errors import Invalid, SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.bits import Bits
-from wirecodec.patch.host import HOST, of_array
+from wirecodec.patch.host import of_array
 from wirecodec.patch.prepared import PreparedPatch
-from wirecodec.patch.states import bring_together, read_bits, view_memory
-from wirecodec.patch.writes import Write
+from wirecodec.patch.states import bring_together, read_bits
+from wirecodec.patch.writes import Write, drop_equal, write_in_place
 from wirecodec.registry import index_codec, value_codec
-
-MANY = 0.2
-"""Share of changed elements from which a tensor may be written with all of its elements."""
 
 
 @dataclass(eq=False)
@@ -179,9 +176,7 @@ class KeyReader:
             places = indices - np.repeat(starts[:-1].astype(np.uint32), np.diff(cuts))
         for name, bits, a, b in zip(names, given, ends, ends[1:], strict=False):
             at, new = self.leave_out(places[a:b], values[a:b], bits)
-            has_all = at.size == bits.bits.size and bits.forms is HOST  # positions are larger than elements
-            memory = view_memory(self.state[name], bits)
-            self._found.writes.append(Write(name, None if has_all else at, new, None, memory))
+            self._found.writes.append(write_in_place(name, self.state[name], bits, at, new))
 
     def leave_out(self, indices: Array, values: Array, given: Bits) -> tuple[Array, Array]:
         """Leave out elements that keep their bits, as ``drop_equal`` does, if an entry may have some."""
@@ -231,9 +226,8 @@ class KeyReader:
         if given is None or (given.dtype, given.shape) != (bits.dtype, bits.shape):
             self._found.writes.append(Write(name, None, bits.bits, bits))
             return
-        indices, values = drop_equal(None, bits.bits, given)
-        memory = None if indices is None and given.forms is not HOST else view_memory(self.state[name], given)
-        self._found.writes.append(Write(name, indices, values, None, memory))
+        changes = drop_equal(None, bits.bits, given)
+        self._found.writes.append(write_in_place(name, self.state[name], given, *changes))
 
     def decode_whole(self) -> Bits:
         """Return the bits of a tensor that the patch has whole."""
@@ -262,26 +256,6 @@ def join_parts(parts: Sequence[Array], firsts: Sequence[int] = ()) -> Array:
 def find_cuts(indices: Array, starts: Array) -> Array:
     """Return the first change of each member, and the number of all: (n + 1,) i64."""
     return np.searchsorted(indices, starts.astype(np.uint32)).astype(np.int64)
-
-
-def drop_equal(indices: Array | None, values: Array, given: Bits) -> tuple[Any, Array]:
-    """Leave out elements that keep their bits, if less than a fifth of a tensor changes.
-
-    So a write has the elements that change alone, also if the patch has the others, too, to be smaller.
-
-    Args:
-        indices: (r,) u32; None for all elements.
-        values: (r,) unsigned, the new elements there.
-        given: the old tensor.
-    """
-    if given.dtype.kind == "c":  # it has no positions of elements
-        return indices, values
-    some = None if indices is None or indices.size == given.bits.size else indices
-    differs = values != (given.copy_to_host() if some is None else given.take(some))
-    if np.count_nonzero(differs) >= MANY * given.bits.size:
-        return indices, values
-    at = np.flatnonzero(differs).astype(np.uint32)
-    return at if some is None else some[at], values[at]
 
 
 def check_bool(values: Array, dtype: np.dtype[Any]) -> None:

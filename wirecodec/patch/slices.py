@@ -26,7 +26,6 @@ from wirecodec.patch.host import of_array
 from wirecodec.patch.keys import (
     KeyReader,
     check_bool,
-    drop_equal,
     find_cuts,
     join_parts,
     wrong_base,
@@ -37,7 +36,7 @@ from wirecodec.patch.reading import Key, read_contents
 from wirecodec.patch.states import read_bits, view_memory
 from wirecodec.patch.steps import count_contexts
 from wirecodec.patch.threads import map_in_threads
-from wirecodec.patch.writes import Write
+from wirecodec.patch.writes import Write, drop_equal
 
 Chooser: TypeAlias = Callable[[str, tuple[int, ...]], Any]
 """Function of a tensor's name and whole shape: a slice, a tuple of slices for the first axes, or None for a
