@@ -52,7 +52,7 @@ def generate_cases(device: CupyDevice, x: Any) -> Iterator[Case]:
 
 def _find_changes(old: Bits, new: Bits, *, is_encoded: bool) -> Iterator[tuple[int, int, Any, Any]]:
     """Yield the first and the last element of each entry, its positions, and their section or weights."""
-    (indices, olds_of, _), *_ = old.forms.find_changes([old.bits], [new.bits], digests=True)
+    (indices, olds_of, _), *_ = old.forms.find_changes([old], [new], digests=True)
     for at in range(0, old.bits.size, CHUNK):
         base, stop = old.part(at, at + CHUNK), min(at + CHUNK, old.bits.size)
         own = slice(*np.searchsorted(indices, np.array([at, stop], np.uint32)))
@@ -69,10 +69,11 @@ def _find_changes(old: Bits, new: Bits, *, is_encoded: bool) -> Iterator[tuple[i
 
 def _apply_changes(base: Bits, sections: list[tuple[int, int, Any, Any]]) -> None:
     """Find positions and replace the elements there by themselves."""
-    base.forms.sum_elements(base.bits)
+    forms: Any = base.forms  # of a GPU
+    forms.sum_elements(base.bits)
     for at, stop, here, section in sections:
         part = base.part(at, stop)
         found, olds = positions.decode(section, part, here.size)
         ends = np.array([0, stop - at]), np.array([0, found.size])
-        part.forms.add_changes(np.zeros(1, np.uint64), part.bits, *ends, (found, olds))
-        part.scatter(found, olds)
+        forms.add_changes(np.zeros(1, np.uint64), part.bits, *ends, (found, olds))
+        forms.scatter(part.bits, found, olds)

@@ -62,8 +62,8 @@ class Update:
         """Return an iterator of the name, the positions and the new values of the elements that change.
 
         Positions are (r,) ascending and int32, or int64 for more than 2^31 elements, in the flattened tensor.
-        A tensor that an anchor replaces, or that changes in many elements, may have all of them. Both are
-        torch tensors on the device of the state's if that is one, else arrays.
+        A tensor that an anchor replaces, or of which a fifth of the elements or more change, may have all of
+        them. Both are torch tensors on the device of the state's if that is one, else arrays.
 
         Raises:
             ValueError: a tensor is new, or has another shape or type than that of the state.

@@ -38,7 +38,8 @@ KERNELS = {
     "rans": ("pull", "read_states", "has_ended"),
     "positions": (
         *("weigh_pairs", "classify", "classify_run", "accumulate", "pick_class", "rise", "slot_of"),
-        *("invert_slopes", "find_place", "skip_reaches", "leave", "find_in_span", "read_positions"),
+        *("invert_slopes", "find_place", "skip_reaches", "leave", "find_span", "find_in_span"),
+        "read_positions",
     ),
     "steps": ("from_step", "add", "read_tables", "read_steps"),
     "digest": (

@@ -48,7 +48,9 @@ def test_changes_and_digests(emulator: Emulator, kind: Any, share: float, skippe
             new[-1] = ~old[-1]  # in the last, padded word
         there = [place(emulator, x, skipped) for x in (old, new)]
         for digests in (True, False):
-            (indices, *sides), _, sums = HOST.find_changes([old], [new], digests=digests)
+            (indices, *sides), _, sums = HOST.find_changes(
+                [HOST.read(old)], [HOST.read(new)], digests=digests
+            )
             found, totals = digest.find_changes(emulator, *there, digests=digests)
             assert np.array_equal(emulator.get(found), indices)
             for x, elements_of in zip((old, new), sides, strict=True):
@@ -74,7 +76,7 @@ def test_changed_elements(emulator: Emulator, kind: Any, size: int, skipped: int
         HOST.add_changes(moved, old, *ends, (indices, values))
         assert digest.sum_change(emulator, there, *on_device) == moved[0]
         elements.replace(emulator, there, *on_device)
-        HOST.scatter(old, indices, values)
+        old[indices] = values
         assert np.array_equal(there, old)
 
 

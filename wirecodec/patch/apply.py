@@ -123,7 +123,7 @@ def check_fits(prepared: PreparedPatch, state: Any, tensors: Mapping[str, Any]) 
 def digest_state(tensors: Mapping[str, Any]) -> int:
     """Return a digest of all tensors with their names, whatever their order."""
 
-    return digest.fold(sum_named(tensors, list(tensors)), len(tensors))
+    return digest.close(sum_named(tensors, list(tensors)), len(tensors))
 
 
 def _tell(prepared: PreparedPatch) -> None:

@@ -33,8 +33,8 @@ class Forms(Protocol):
         """Return the bits of a tensor. Raises EncodeError."""
         ...
 
-    def view(self, tensor: Any, dtype: np.dtype[Any]) -> Any:
-        """Return the elements of a contiguous tensor if they can be written; None for others."""
+    def view(self, tensor: Any, bits: Bits) -> Bits | None:
+        """Return the bits of a contiguous tensor if they can be written; None for others."""
         ...
 
     def copy_to_host(self, bits: Any) -> Array:
@@ -49,11 +49,11 @@ class Forms(Protocol):
         """Add up the mixed words of the elements (formats/spec/patch.md, "Digests")."""
         ...
 
-    def sum_arrays(self, parts: Sequence[Any]) -> Array:
-        """Add up the mixed words of the elements of each array: (n,) u64."""
+    def sum_arrays(self, parts: Sequence[Bits]) -> Array:
+        """Add up the mixed words of the elements of each tensor: (n,) u64."""
         ...
 
-    def join_summed(self, parts: Sequence[Any]) -> AbstractContextManager[tuple[Any, Array]]:
+    def join_summed(self, parts: Sequence[Bits]) -> AbstractContextManager[tuple[Any, Array]]:
         """Lend the elements as ``join`` does, and the sums of the mixed words of each part, (n,) u64."""
         ...
 
@@ -70,12 +70,12 @@ class Forms(Protocol):
         ...
 
     def take_touched(
-        self, parts: Sequence[Any], starts: Array, cuts: Array, indices: Array
+        self, parts: Sequence[Bits], starts: Array, cuts: Array, indices: Array
     ) -> tuple[Array, Array]:
-        """Return some elements of arrays, and the sum of those of each part.
+        """Return some elements of tensors of one type, and the sum of those of each part.
 
         Args:
-            parts: the arrays, as if they followed each other.
+            parts: the tensors, as if they followed each other.
             starts, cuts, indices: as for ``add_changes``.
 
         Returns the elements (r,) unsigned, and (n,) u64, sums of mixed elements.
@@ -83,16 +83,16 @@ class Forms(Protocol):
         ...
 
     def find_changes(
-        self, olds: Sequence[Any], news: Sequence[Any], *, digests: bool
+        self, olds: Sequence[Bits], news: Sequence[Bits], *, digests: bool
     ) -> tuple[Changes, Array, Array]:
-        """Find the elements that differ in pairs of arrays, and add up the mixed words of each.
+        """Find the elements that differ in pairs of tensors, and add up the mixed words of each.
 
         Args:
-            olds, news: (size,) unsigned each, of one type; those of a pair have one size.
+            olds, news: tensors of one width; those of a pair have one size.
             digests: whether to add up; the sums are 0 otherwise.
 
-        Returns the changes of all pairs, with positions in their own array; (n + 1,) i64, the first change of
-        each pair, and r; and (2, n) u64, the sums of the old and of the new arrays.
+        Returns the changes of all pairs, with positions in their own tensor; (n + 1,) i64, the first change
+        of each pair, and r; and (2, n) u64, the sums of the old and of the new tensors.
         """
         ...
 
@@ -100,17 +100,13 @@ class Forms(Protocol):
         """Return the elements at (r,) u32 positions."""
         ...
 
-    def scatter(self, bits: Any, indices: Array, values: Array) -> None:
-        """Replace the elements at (r,) u32 positions."""
-        ...
-
     def exchange(
-        self, parts: Sequence[Any], indices: Sequence[Array], values: Sequence[Array], olds: Array
+        self, parts: Sequence[Bits], indices: Sequence[Array], values: Sequence[Array], olds: Array
     ) -> None:
-        """Replace elements of some arrays, one array after another; after an exception, all are as they were.
+        """Replace elements of tensors, one after another; after an exception, all are as they were.
 
         Args:
-            parts: the arrays, of one type.
+            parts: the tensors, of one width, whose memory can be written.
             indices, values: positions and new bits, (r,) u32 and (r,) unsigned for each.
             olds: (all r,) unsigned, written: the elements before.
         """
@@ -149,12 +145,16 @@ class Bits:
         dtype: the element type.
         shape: the tensor's.
         forms: the operations where the bits are.
+        address: of the first element on the host; None if nobody has looked it up.
+        is_own: whether the memory is the tensor's, and can be written: no copy, and not read-only.
     """
 
     bits: Any
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     forms: Forms
+    address: int | None = None
+    is_own: bool = False
 
     def part(self, start: int, stop: int) -> Bits:
         """Return some elements, of the same memory."""
@@ -164,10 +164,6 @@ class Bits:
     def take(self, indices: Array) -> Array:
         """Return the elements at (r,) u32 positions."""
         return self.forms.take(self.bits, indices)
-
-    def scatter(self, indices: Array, values: Array) -> None:
-        """Replace the elements at (r,) u32 positions, in memory that can be written."""
-        self.forms.scatter(self.bits, indices, values)
 
     def copy_to_host(self) -> Array:
         """Return the elements on the host."""

@@ -12,7 +12,7 @@ from wirecodec.arrays import Array
 from wirecodec.container import extension_writer as ext
 from wirecodec.errors import EncodeError
 from wirecodec.patch import digest
-from wirecodec.patch.bits import Bits, Changes, Forms
+from wirecodec.patch.bits import Bits, Forms
 from wirecodec.patch.host import HOST
 from wirecodec.patch.states import Kind, bring_together, divide, kind_of, read_bits
 from wirecodec.patch.threads import map_in_threads, thread_count
@@ -164,7 +164,7 @@ def fill(
             done += len(batch)
         yield done / len(names)
     if sealed:
-        found.target = digest.fold(total & digest.MASK, len(new))
+        found.target = digest.close(total & digest.MASK, len(new))
 
 
 def _order(name: Any) -> bytes:
@@ -227,39 +227,50 @@ def _may_be_equal(pair: _Pair) -> bool:
 
 def _compare_pairs(pairs: Sequence[_Pair], forms: Forms, *, touched: bool, sealed: bool) -> Iterator[_Result]:
     """Yield the result of each tensor; all are in one memory, and have elements of one width."""
-    olds, news = ([bits.bits for bits in side] for side in zip(*(p.together for p in pairs), strict=True))
+    olds, news = zip(*(p.together for p in pairs), strict=True)
     (indices, before, after), cuts, sums = forms.find_changes(olds, news, digests=not touched)
+    described, ends = digest.describe_all([pair.new for pair in pairs]), cuts.tolist()
     if touched:
         starts = np.zeros(len(pairs) + 1, np.int64)
         sums = np.stack([digest.sum_touched(starts, cuts, indices, x) for x in (before, after)])
-    ends = cuts.tolist()
-    for pair, one, other, a, b in zip(pairs, *sums.tolist(), ends, ends[1:], strict=False):
-        yield _describe(pair, (indices[a:b], before[a:b], after[a:b]), (one, other), touched, sealed)
-
-
-def _describe(pair: _Pair, changes: Changes, sums: tuple[int, int], touched: bool, sealed: bool) -> _Result:
-    """Return the result of a tensor.
-
-    Args:
-        pair: the tensor.
-        changes: positions, old bits and new bits, (r,) each.
-        sums: of the mixed words of both tensors, or of their changed elements if ``touched``.
-        touched, sealed: as of ``compare``.
-    """
-    new, r = pair.new, changes[0].size
-    if touched:
-        one, other = (digest.seal_touched(total, new, r) for total in sums)
-        whole = digest.digest_tensor(new) if sealed else 0
+        seals = digest.seal_touched(sums, described, np.diff(cuts))
     else:
-        one, other = (digest.seal(total, new) for total in sums)
+        seals = digest.seal_all(sums, described, news)
+    for pair, one, other, a, b in zip(pairs, *seals.tolist(), ends, ends[1:], strict=False):
         whole = other
-    if not r:
-        return whole
-    if new.dtype.kind == "c":
-        return _replace(pair.name, new, (one, other), whole)
-    return Change(pair.name, pair.old, new, *changes, (one, other), whole)
+        if touched:
+            whole = digest.digest_tensor(pair.new) if sealed else 0
+        if a == b:
+            yield whole
+        elif pair.new.dtype.kind == "c":
+            yield _replace(pair.name, pair.new, (one, other), whole)
+        else:
+            changes = indices[a:b], before[a:b], after[a:b]
+            yield Change(pair.name, pair.old, pair.new, *changes, (one, other), whole)
 
 
 def _replace(name: str, after: Bits, digests: tuple[int, int], whole: int) -> Change:
     """Return the change of a tensor that is written whole."""
     return Change(name, None, after, _NOTHING, _NOTHING, _NOTHING, digests, whole)
+
+
+def digest_present(change: Change, spans: Sequence[tuple[int, int, bool]]) -> tuple[int, int]:
+    """Return the digests of the elements that a touched patch has of a tensor, old and new.
+
+    Args:
+        change: of the tensor.
+        spans: first element of each part, the one behind its last, and whether the patch has all of the part;
+            it has those that change otherwise.
+    """
+    assert change.old is not None
+    ends, sums, r = np.array([0, change.new.bits.size]), np.zeros((2, 1), np.uint64), 0
+    sides = [bits.copy_to_host() for bits in (change.old, change.new)]
+    for start, stop, has_all in spans:
+        here = slice(*np.searchsorted(change.indices, np.array([start, stop], np.uint32)))
+        indices = np.arange(start, stop, dtype=np.uint32) if has_all else change.indices[here]
+        parts = [x[start:stop] for x in sides] if has_all else [change.olds[here], change.values[here]]
+        cuts = np.array([0, indices.size])
+        sums += np.stack([digest.sum_touched(ends, cuts, indices, part) for part in parts])
+        r += indices.size
+    old, new = digest.seal_touched(sums, digest.describe_all([change.new]), np.array([r])).ravel().tolist()
+    return old, new

@@ -21,9 +21,9 @@ from wirecodec.index.huffman import Huffman
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.limits import DEFAULT_LIMITS
-from wirecodec.patch import positions, steps
+from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.bits import Bits
-from wirecodec.patch.compare import Change, Difference, Progress, fill, ignore
+from wirecodec.patch.compare import Change, Difference, Progress, digest_present, fill, ignore
 from wirecodec.patch.states import join, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.zstd import Zstd
@@ -33,7 +33,11 @@ SHARED = 2**22
 BASES = ("read", "unread", "slices")
 """Names of what the readers of a patch read of the old elements."""
 _DENSE = 0.2
-"""Share of changed elements from which a coding of all elements is tried, too."""
+"""Share of changed elements from which codings of all elements are tried, too."""
+_PROBED = 2**12
+"""Elements that change, of which the old bits tell whether a tensor is so regular that all of it is short."""
+_SHORT = 512
+"""Bytes of few changes for which no other coding is tried, as much as a table of differences may take."""
 _NOTHING = np.empty(0, np.uint8)
 
 
@@ -189,10 +193,12 @@ class _Writer:
         """Write the entries of the units that are full."""
         units, self._full = self._full, []
         found = map_in_threads(lambda unit: _write_unit(unit.keys, unit.changes, self.coding), units)
-        for number, (unit, entries) in enumerate(zip(units, found, strict=True), 1):
+        for number, (unit, (entries, digests)) in enumerate(zip(units, found, strict=True), 1):
             self._entries += entries
             if len(unit.keys) > 1:
                 self._shared.append(unit.keys)
+            for key, pair in zip(unit.keys, digests, strict=bool(digests)):
+                self._tensors[key] = replace(self._tensors[key], digests=pair)
             progress(number / len(units))
 
     def finish(self, found: Difference, progress: Progress = ignore) -> Bytes:
@@ -222,8 +228,26 @@ class _Writer:
         return blob
 
 
-def _write_unit(keys: Sequence[int], own: Sequence[Change], coding: _Coding) -> list[Entry]:
-    """Write the entries of tensors that share one, or of one tensor in chunks."""
+def _write_unit(
+    keys: Sequence[int], own: Sequence[Change], coding: _Coding
+) -> tuple[list[Entry], list[tuple[int, int]]]:
+    """Write the entries of tensors that share one, or of one tensor in chunks.
+
+    Returns the entries, and the digests of each tensor if they are others than those of the changes.
+    """
+    entries = _write_entries(keys, own, coding)
+    if not coding.touched or own[0].old is None or all(e.r < e.d for e in entries):
+        return entries, []
+    if len(own) > 1:
+        return entries, [digest_present(each, [(0, int(each.new.bits.size), True)]) for each in own]
+    if all(e.r == e.d and e.value not in (STEPS, STEPS_ZSTD) for e in entries):
+        old, new = own[0].old, own[0].new
+        return entries, [(digest.digest_tensor(old), digest.digest_tensor(new))]
+    return entries, [digest_present(own[0], [(e.base, e.base + e.d, e.r == e.d) for e in entries])]
+
+
+def _write_entries(keys: Sequence[int], own: Sequence[Change], coding: _Coding) -> list[Entry]:
+    """Write the entries of ``_write_unit``."""
     first = own[0]
     if first.old is None:
         data = first.new.copy_to_host().view(first.new.dtype)
@@ -251,6 +275,12 @@ def _has_runs(indices: Array, d: int) -> bool:
     """Return whether neighbours of changes change much more often than others, as whole rows do."""
     neighbours = np.count_nonzero(indices[1:] - indices[:-1] == 1)
     return bool(neighbours > indices.size * (0.2 + 2 * indices.size / d))
+
+
+def _estimate_whole(olds: Array, d: int, dtype: np.dtype[Any], zstd: Zstd) -> float:
+    """Return the bytes that all d elements may take, from the old ones (r,) of those that change."""
+    part = olds[:_PROBED]
+    return zstd.encode(part.view(dtype), 0).size * d / part.size
 
 
 def _write_whole(key: int, at: int, data: Array, zstd: Zstd) -> Entry:
@@ -300,12 +330,16 @@ def _write_entry(
     signed = kind.signed or shift is not None
     coded = steps.encode(olds, values, signed=signed, shift=None if coding.for_slices else shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
-    if coding.touched or r < _DENSE * d:
+    size = found[1].size + coded.size
+    is_few, is_short = r < _DENSE * d, size <= _SHORT
+    if is_short and (is_few or coding.touched):
+        return best
+    if is_few and size <= _SHORT + _estimate_whole(olds, d, dtype, coding.zstd):
         return best
     every = base.copy_to_host()
     whole = every.copy()
     whole[indices] = values
-    dense = steps.encode(every, whole, signed=signed, shift=shift)
+    dense = steps.encode(every, whole, signed=signed, shift=None if coding.for_slices else shift)
     planes = steps.encode_planes(every, whole, signed=signed, level=coding.zstd.level)
     options = [
         best,

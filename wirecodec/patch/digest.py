@@ -22,7 +22,7 @@ _TOGETHER = 16
 """Short arrays that share a call of the kernel: all of them are at most a piece."""
 
 
-def fold(word: int, number: int) -> int:
+def close(word: int, number: int) -> int:
     """Mix a word with a number; return 1 in place of 0."""
     x = (word + number * DIGEST_STRIDE) & MASK
     x = (x ^ x >> 32) * DIGEST_FACTORS[0] & MASK
@@ -33,7 +33,7 @@ def fold(word: int, number: int) -> int:
 def digest_bytes(data: bytes) -> int:
     """Return the digest of a short byte string."""
     words = np.frombuffer(data + bytes(-len(data) % 8), "<u8")
-    return fold(sum_words(words), len(data))
+    return close(sum_words(words), len(data))
 
 
 def sum_words(words: Array, first: int = 1) -> int:
@@ -57,41 +57,49 @@ def sum_elements(bits: Array) -> int:
     return (total + sum_words(np.frombuffer(padded, "<u8"), (whole >> 3) + 1)) & MASK
 
 
-def sum_arrays(parts: Sequence[Array]) -> Array:
-    """Add up the mixed words of the elements of arrays, each (size,) unsigned: (n,) u64."""
+def addresses_of_bits(parts: Sequence[Bits]) -> Array:
+    """Return the address of each tensor's elements on the host, (n,) i64. The caller keeps them alive."""
+    known = [part.address for part in parts]
+    if None in known:
+        return addresses_of([part.bits for part in parts])
+    return np.array(known, np.int64)
+
+
+def sum_arrays(parts: Sequence[Bits]) -> Array:
+    """Add up the mixed words of the elements of tensors on the host: (n,) u64."""
     from wirecodec.kernels.cpu.patch import digest as kernels
 
     sums = np.empty(len(parts), np.uint64)
     longest = 8 * _PIECE // _TOGETHER
-    short = [i for i, part in enumerate(parts) if part.nbytes <= longest]
+    short = [i for i, part in enumerate(parts) if part.bits.nbytes <= longest]
     for at in range(0, len(short), _TOGETHER):
         some = short[at : at + _TOGETHER]
         own, found = [parts[i] for i in some], np.empty(len(some), np.uint64)
-        sizes = np.array([part.nbytes for part in own], np.int64)
-        kernels.digest_arrays(addresses_of(own), sizes, np.empty(0, np.uint8), found)
+        sizes = np.array([part.bits.nbytes for part in own], np.int64)
+        kernels.digest_arrays(addresses_of_bits(own), sizes, np.empty(0, np.uint8), found)
         sums[some] = found
     for i, part in enumerate(parts):
-        if part.nbytes > longest:
-            sums[i] = sum_elements(part)
+        if part.bits.nbytes > longest:
+            sums[i] = sum_elements(part.bits)
     return sums
 
 
-def sum_and_join(parts: Sequence[Array], joined: Array) -> Array:
-    """Add up the mixed words of the elements of arrays, each (size,) unsigned; copy them one after another.
+def sum_and_join(parts: Sequence[Bits], joined: Array) -> Array:
+    """Add up the mixed words of the elements of tensors on the host; copy them one after another.
 
     Args:
-        parts: whose memory begins at multiples of 8 bytes.
-        joined: (all elements,) unsigned, written; ``parts[0]`` itself if there is but one.
+        parts: of one width.
+        joined: (all elements,) unsigned, written; the elements of ``parts[0]`` itself if there is but one.
 
     Returns the sum of each, (n,) u64.
     """
     from wirecodec.kernels.cpu.patch import digest as kernels
 
     if len(parts) == 1:
-        return np.array([sum_elements(parts[0])], np.uint64)
+        return np.array([sum_elements(parts[0].bits)], np.uint64)
     sums = np.empty(len(parts), np.uint64)
-    sizes = np.array([part.nbytes for part in parts], np.int64)
-    kernels.digest_arrays(addresses_of(parts), sizes, joined.view(np.uint8), sums)
+    sizes = np.array([part.bits.nbytes for part in parts], np.int64)
+    kernels.digest_arrays(addresses_of_bits(parts), sizes, joined.view(np.uint8), sums)
     return sums
 
 
@@ -121,25 +129,47 @@ def describe(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return digest_bytes(head + struct.pack(f"<{len(shape)}Q", *shape))
 
 
-def seal(total: int, tensor: Bits) -> int:
-    """Return the digest of a tensor whose elements have this sum."""
-    return fold(total + describe(tensor.dtype, tensor.shape), tensor.bits.nbytes)
+def describe_all(tensors: Sequence[Bits]) -> Array:
+    """Return the digest of the type and the shape of each tensor, (n,) u64."""
+    return np.array([describe(tensor.dtype, tensor.shape) for tensor in tensors], np.uint64)
+
+
+def close_all(words: Array, numbers: Array) -> Array:
+    """Mix words with numbers, both (n,) u64; return 1 in place of 0."""
+    x = words + numbers * np.uint64(DIGEST_STRIDE)
+    for shift, factor in zip((32, 29), DIGEST_FACTORS, strict=True):
+        x ^= x >> np.uint64(shift)
+        x *= np.uint64(factor)
+    x ^= x >> np.uint64(32)
+    closed: Array = np.maximum(x, np.uint64(1))
+    return closed
+
+
+def seal_all(sums: Array, described: Array, tensors: Sequence[Bits]) -> Array:
+    """Return the digests of tensors whose elements have these sums, (n,) u64.
+
+    Args:
+        sums: (…, n) u64.
+        described: of ``describe_all``.
+        tensors: n of them.
+    """
+    return close_all(sums + described, np.array([tensor.bits.nbytes for tensor in tensors], np.uint64))
 
 
 def digest_tensors(tensors: Sequence[Bits]) -> list[int]:
     """Return the digest of each tensor; those of one memory are read together."""
-    found = [0] * len(tensors)
+    sums = np.empty(len(tensors), np.uint64)
     for forms in {tensor.forms for tensor in tensors}:
         own = [i for i, tensor in enumerate(tensors) if tensor.forms == forms]
-        sums = forms.sum_arrays([tensors[i].bits for i in own])
-        for i, total in zip(own, sums.tolist(), strict=True):
-            found[i] = seal(total, tensors[i])
+        sums[own] = forms.sum_arrays([tensors[i] for i in own])
+    found: list[int] = seal_all(sums, describe_all(tensors), tensors).tolist()
     return found
 
 
 def digest_tensor(tensor: Bits) -> int:
     """Return the digest of a tensor: type, shape and elements."""
-    return seal(tensor.forms.sum_elements(tensor.bits), tensor)
+    total = tensor.forms.sum_elements(tensor.bits) + describe(tensor.dtype, tensor.shape)
+    return close(total, tensor.bits.nbytes)
 
 
 def take(bits: Array, indices: Array) -> Array:
@@ -151,20 +181,20 @@ def take(bits: Array, indices: Array) -> Array:
     return values
 
 
-def take_touched(parts: Sequence[Array], starts: Array, cuts: Array, indices: Array) -> tuple[Array, Array]:
-    """Return elements of arrays, as if they followed each other, and the sum of those of each.
+def take_touched(parts: Sequence[Bits], starts: Array, cuts: Array, indices: Array) -> tuple[Array, Array]:
+    """Return elements of tensors, as if they followed each other, and the sum of those of each.
 
     Args:
-        parts: (size,) unsigned each.
+        parts: tensors on the host, of one width.
         starts, cuts, indices: as of ``add_changes``.
 
     Returns the elements (r,), and (n,) u64.
     """
     from wirecodec.kernels.cpu.patch import digest as kernels
 
-    values, sums = np.empty(indices.size, parts[0].dtype), np.empty(len(parts), np.uint64)
+    values, sums = np.empty(indices.size, parts[0].bits.dtype), np.empty(len(parts), np.uint64)
     sizes = np.diff(starts)
-    kernels.take_arrays(addresses_of(parts), sizes, starts, cuts, read_only(indices), values, sums)
+    kernels.take_arrays(addresses_of_bits(parts), sizes, starts, cuts, read_only(indices), values, sums)
     return values, sums
 
 
@@ -177,20 +207,20 @@ def sum_touched(starts: Array, cuts: Array, indices: Array, values: Array) -> Ar
     return sums
 
 
-def seal_touched(total: int, tensor: Bits, count: int) -> int:
-    """Return the digest of a tensor's type and shape, and of some elements, which have this sum."""
-    return fold(total + describe(tensor.dtype, tensor.shape), count)
+def seal_touched(sums: Array, described: Array, counts: Array) -> Array:
+    """Return the digests of numbers of elements of tensors, which have these sums, (n,) u64.
 
-
-def digest_touched(tensor: Bits, indices: Array, values: Array) -> int:
-    """Return the digest of a tensor's type and shape, and of some elements, (r,) each."""
-    sums = sum_touched(np.array([0, tensor.bits.size]), np.array([0, indices.size]), indices, values)
-    return seal_touched(int(sums[0]), tensor, indices.size)
+    Args:
+        sums: (…, n) u64.
+        described: of ``describe_all``.
+        counts: (n,) i64, elements of each.
+    """
+    return close_all(sums + described, counts.astype(np.uint64))
 
 
 def digest_named(name: str, digest: int) -> int:
     """Return the digest of a tensor with its name. Raises EncodeError for a name that is no text."""
     try:
-        return fold(digest, digest_bytes(name.encode()))
+        return close(digest, digest_bytes(name.encode()))
     except (AttributeError, UnicodeEncodeError):
         raise EncodeError(f"name is {name!r}; it must be a string of UTF-8") from None

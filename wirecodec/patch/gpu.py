@@ -52,10 +52,10 @@ class GpuForms:
             flat = as_device_flat(tensor, device.cupy, named=element_dtype_named)
         return Bits(flat.raw_bits, flat.dtype, flat.shape, self)
 
-    def view(self, tensor: Any, dtype: np.dtype[Any]) -> Any:
-        """View a contiguous tensor; ``find_forms`` takes no lazy negatives."""
+    def view(self, tensor: Any, bits: Bits) -> Bits | None:
+        """Return the bits of a contiguous tensor; ``find_forms`` takes no lazy negatives."""
         is_contiguous = tensor.is_contiguous() if is_torch(tensor) else tensor.flags.c_contiguous
-        return self.read(tensor).bits if is_contiguous else None
+        return bits if is_contiguous else None
 
     def copy_to_host(self, bits: Any) -> Array:
         """Copy the elements."""
@@ -74,15 +74,15 @@ class GpuForms:
         with devices.device_numbered(self.number) as device:
             return digest.sum_words(device, bits)
 
-    def sum_arrays(self, parts: Sequence[Any]) -> Array:
+    def sum_arrays(self, parts: Sequence[Bits]) -> Array:
         """Add up the mixed words of each."""
-        return np.array([self.sum_elements(part) for part in parts], np.uint64)
+        return np.array([self.sum_elements(part.bits) for part in parts], np.uint64)
 
     @contextmanager
-    def join_summed(self, parts: Sequence[Any]) -> Iterator[tuple[Any, Array]]:
+    def join_summed(self, parts: Sequence[Bits]) -> Iterator[tuple[Any, Array]]:
         """Lend elements as one array, and their sums."""
         sums = self.sum_arrays(parts)
-        with self.join(parts) as joined:
+        with self.join([part.bits for part in parts]) as joined:
             yield joined, sums
 
     def add_changes(self, sums: Array, joined: Any, starts: Array, cuts: Array, changes: Elements) -> None:
@@ -97,24 +97,25 @@ class GpuForms:
             sums[i : i + 1] += np.uint64(moved & MASK)  # modulo 2^64
 
     def take_touched(
-        self, parts: Sequence[Any], starts: Array, cuts: Array, indices: Array
+        self, parts: Sequence[Bits], starts: Array, cuts: Array, indices: Array
     ) -> tuple[Array, Array]:
         """Copy some elements to the host, and add them up there."""
         values = np.concatenate(
             [
-                self.take(part, indices[a:b] - np.uint32(start))
+                self.take(part.bits, indices[a:b] - np.uint32(start))
                 for part, (start, _, a, b) in zip(parts, _pair(starts, cuts), strict=True)
             ]
         )
         return values, sum_touched(starts, cuts, indices, values)
 
     def find_changes(
-        self, olds: Sequence[Any], news: Sequence[Any], *, digests: bool
+        self, olds: Sequence[Bits], news: Sequence[Bits], *, digests: bool
     ) -> tuple[Changes, Array, Array]:
-        """Find the elements that differ, in one reading of the arrays."""
+        """Find the elements that differ, in one reading of the tensors."""
         parts, cuts, sums = [], [0], []
         with devices.device_numbered(self.number) as device:
-            for pair in zip(olds, news, strict=True):
+            for old, new in zip(olds, news, strict=True):
+                pair = old.bits, new.bits
                 indices, totals = digest.find_changes(device, *pair, digests=digests)
                 own = (elements.gather(device, bits, indices) for bits in pair)
                 parts.append([_fetch(device, x) for x in (indices, *own)])
@@ -128,24 +129,28 @@ class GpuForms:
             return device.get(elements.gather(device, bits, device.put(indices)))
 
     def scatter(self, bits: Any, indices: Array, values: Array) -> None:
-        """Replace some elements, on the caller's stream: torch's, unless the program has set one in CuPy."""
+        """Replace the elements at (r,) u32 positions, on the caller's stream.
+
+        It is torch's, unless the program has set one in CuPy.
+        """
         with devices.device_numbered(self.number, follows_torch=True) as device:
             elements.replace(device, bits, device.put(indices), device.put(values))
 
     def exchange(
-        self, parts: Sequence[Any], indices: Sequence[Array], values: Sequence[Array], olds: Array
+        self, parts: Sequence[Bits], indices: Sequence[Array], values: Sequence[Array], olds: Array
     ) -> None:
-        """Replace some elements of each array."""
-        before = [self.take(*each) for each in zip(parts, indices, strict=True)]
+        """Replace some elements of each tensor."""
+        memories = [part.bits for part in parts]
+        before = [self.take(*each) for each in zip(memories, indices, strict=True)]
         np.concatenate(before, out=olds)
         done = 0
         try:
-            for each in zip(parts, indices, values, strict=True):
+            for each in zip(memories, indices, values, strict=True):
                 self.scatter(*each)
                 done += 1
         except BaseException:
             for i in reversed(range(done)):
-                self.scatter(parts[i], indices[i], before[i])
+                self.scatter(memories[i], indices[i], before[i])
             raise
 
     def count_rows(self, bits: Any, shift: int, step: int, rows: int) -> Array:

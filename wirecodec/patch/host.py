@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import UNSIGNED, Array, addresses_of, read_only
+from wirecodec.arrays import UNSIGNED, Array, read_only
 from wirecodec.kernels.scale import Scale
 from wirecodec.kernels.scratch import borrow
 from wirecodec.patch import digest
@@ -22,7 +23,7 @@ _AT_ONCE = 2**16
 """Changes that are found by one call of a kernel."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostForms:
     """Operations of the host; ``wirecodec.patch.bits.Forms`` describes them."""
 
@@ -31,18 +32,17 @@ class HostForms:
 
     def read(self, tensor: Any) -> Bits:
         """Read a tensor of any device; its memory is shared if it is on the host and contiguous."""
-        flat = as_elements(tensor if type(tensor) is np.ndarray else _to_host(tensor))
-        return of_array(flat.data, flat.shape)
-
-    def view(self, tensor: Any, dtype: np.dtype[Any]) -> Array | None:
-        """View a contiguous tensor on the host."""
         x = as_target(tensor)
-        if type(x) is not np.ndarray or not (x.flags.c_contiguous and x.flags.writeable and x.flags.aligned):
-            return None
-        if x.dtype != dtype or x.dtype.kind == "c":
-            return None
-        bits: Array = x.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
-        return bits
+        is_array = type(x) is np.ndarray
+        flat = as_elements(x if is_array else _to_host(x))
+        is_own = is_array and x.flags.carray and x.dtype == flat.data.dtype and x.dtype.kind != "c"
+        if is_own and x.dtype.kind == "b":  # bytes above 1 were converted
+            is_own = np.shares_memory(x, flat.data)
+        return of_array(flat.data, flat.shape, is_own=is_own)
+
+    def view(self, tensor: Any, bits: Bits) -> Bits | None:
+        """Return the bits of a tensor whose memory they are."""
+        return bits if bits.is_own else None
 
     def copy_to_host(self, bits: Array) -> Array:
         """Return the elements."""
@@ -55,9 +55,9 @@ class HostForms:
             yield read_only(out if len(parts) == 1 else np.concatenate(parts, out=out))
 
     @contextmanager
-    def join_summed(self, parts: Sequence[Array]) -> Iterator[tuple[Array, Array]]:
+    def join_summed(self, parts: Sequence[Bits]) -> Iterator[tuple[Array, Array]]:
         """Lend elements as one array, and their sums, in one reading."""
-        with _borrow_joined(parts) as out:
+        with _borrow_joined([part.bits for part in parts]) as out:
             sums = digest.sum_and_join(parts, out)
             yield read_only(out), sums
 
@@ -65,7 +65,7 @@ class HostForms:
         """Add up the mixed words."""
         return digest.sum_elements(bits)
 
-    def sum_arrays(self, parts: Sequence[Array]) -> Array:
+    def sum_arrays(self, parts: Sequence[Bits]) -> Array:
         """Add up the mixed words of each."""
         return digest.sum_arrays(parts)
 
@@ -74,22 +74,20 @@ class HostForms:
         digest.add_changes(sums, joined, starts, cuts, *changes)
 
     def take_touched(
-        self, parts: Sequence[Array], starts: Array, cuts: Array, indices: Array
+        self, parts: Sequence[Bits], starts: Array, cuts: Array, indices: Array
     ) -> tuple[Array, Array]:
         """Return some elements, and their sums."""
         return digest.take_touched(parts, starts, cuts, indices)
 
     def find_changes(
-        self, olds: Sequence[Array], news: Sequence[Array], *, digests: bool
+        self, olds: Sequence[Bits], news: Sequence[Bits], *, digests: bool
     ) -> tuple[Changes, Array, Array]:
-        """Find the elements that differ, in one reading of the arrays."""
+        """Find the elements that differ, in one reading of the tensors."""
         from wirecodec.kernels.cpu.patch import digest as kernels
 
-        kind, n = olds[0].dtype, len(olds)
-        addresses, sizes = (
-            np.stack([addresses_of(olds), addresses_of(news)]),
-            np.array([x.size for x in olds]),
-        )
+        kind, n = olds[0].bits.dtype, len(olds)
+        addresses = np.stack([digest.addresses_of_bits(olds), digest.addresses_of_bits(news)])
+        sizes = np.array([x.bits.size for x in olds])
         place, counts, sums = np.zeros(2, np.int64), np.zeros(n, np.int64), np.zeros((2, n), np.uint64)
         parts, nothing = [], np.empty(0, np.uint8)
         with borrow("changes", (3, _AT_ONCE), np.uint64) as memory:
@@ -106,22 +104,28 @@ class HostForms:
         """Return some elements."""
         return digest.take(bits, indices)
 
-    def scatter(self, bits: Array, indices: Array, values: Array) -> None:
-        """Replace some elements."""
-        self.exchange([bits], [indices], [values], np.empty_like(values))
-
     def exchange(
-        self, parts: Sequence[Array], indices: Sequence[Array], values: Sequence[Array], olds: Array
+        self, parts: Sequence[Bits], indices: Sequence[Array], values: Sequence[Array], olds: Array
     ) -> None:
-        """Replace some elements of each array, by one call of a kernel."""
+        """Replace some elements of each tensor, by one call of a kernel."""
         from wirecodec.kernels.cpu.patch import digest as kernels
 
-        places = [np.require(x, np.uint32, ["C", "A"]) for x in indices]
-        news = [np.require(x, olds.dtype, ["C", "A"]) for x in values]
-        addresses = np.stack([addresses_of(each) for each in (parts, places, news)])
-        counts, sizes = (np.array([x.size for x in each], np.int64) for each in (indices, parts))
-        cuts = np.append(0, np.cumsum(counts))
-        kernels.exchange(addresses, sizes, cuts, np.empty(0, np.uint32), olds)
+        places, news = _join_as(indices, np.dtype(np.uint32)), _join_as(values, olds.dtype)
+        sizes = np.array([x.bits.size for x in parts], np.int64)
+        cuts = np.cumsum([0, *(x.size for x in indices)])
+        kernels.exchange(digest.addresses_of_bits(parts), sizes, cuts, places, news, olds)
+
+    def overwrite(self, bits: Bits, values: Array) -> None:
+        """Replace all elements of a tensor whose memory can be written; nothing is allocated.
+
+        Args:
+            bits: of the tensor.
+            values: (size,) unsigned, contiguous, of its width.
+        """
+        assert bits.address is not None
+        assert bits.is_own
+        assert bits.bits.nbytes == values.nbytes
+        ctypes.memmove(bits.address, values.__array_interface__["data"][0], values.nbytes)
 
     def count_rows(self, bits: Array, shift: int, step: int, rows: int) -> Array:
         """Count the rows of elements."""
@@ -167,14 +171,22 @@ def _borrow_joined(parts: Sequence[Array]) -> Iterator[Array]:
             yield out
 
 
-def of_array(array: Array, shape: tuple[int, ...]) -> Bits:
-    """View a flat array as bits."""
-    width = array.dtype.itemsize // 2 if array.dtype.kind == "c" else array.dtype.itemsize
-    bits = array.view(UNSIGNED[width])
-    words = bits[: bits.size & -(8 // width)].view(np.uint64)  # the flag is cheaper to read than the address
-    if not (words.size and words.flags.aligned) and bits.__array_interface__["data"][0] % 8:
-        bits = bits.copy()
-    return Bits(bits, array.dtype, shape, HOST)
+def _join_as(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    """Return the elements of arrays as a read-only one of a type; a single one is copied if it must be."""
+    if len(arrays) == 1:
+        return read_only(np.require(arrays[0], dtype, ["C", "A"]))
+    return read_only(np.concatenate(arrays, dtype=dtype, casting="unsafe"))
+
+
+def of_array(array: Array, shape: tuple[int, ...], *, is_own: bool = False) -> Bits:
+    """View a flat array as bits; ``is_own`` if it is a tensor's memory that can be written."""
+    dtype = array.dtype
+    bits = array.view(UNSIGNED[dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize])
+    address = bits.__array_interface__["data"][0]
+    if address % 8:
+        bits, is_own = bits.copy(), False
+        address = bits.__array_interface__["data"][0]
+    return Bits(bits, dtype, shape, HOST, address, is_own)
 
 
 def _to_host(tensor: Any) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,11 @@ from wirecodec.errors import Invalid, SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.bits import Bits
-from wirecodec.patch.host import HOST, of_array
+from wirecodec.patch.host import of_array
 from wirecodec.patch.prepared import PreparedPatch
-from wirecodec.patch.states import bring_together, read_bits, view_memory
-from wirecodec.patch.writes import Write
+from wirecodec.patch.states import bring_together, read_bits
+from wirecodec.patch.writes import Write, drop_equal, write_in_place
 from wirecodec.registry import index_codec, value_codec
-
-Pair: TypeAlias = Sequence[int]
-"""Digests of a tensor before and after."""
 
 
 @dataclass(eq=False)
@@ -66,13 +63,13 @@ class KeyReader:
                 return
             raise SchemaMismatch("base-tensors", f"the state has no tensor {absent[0]!r}")
         given = [read_bits(name, self.state[name]) for name in names]
-        pairs = [self.record.digests[key].tolist() for key, _ in members]
+        pairs = self.record.digests[[key for key, _ in members]]
         if is_whole:
             own = digest.digest_tensor(given[0])
-            if own == pairs[0][1]:
+            if own == pairs[0, 1]:
                 self._keep(names, pairs)
                 return
-            if own != pairs[0][0]:
+            if own != pairs[0, 0]:
                 raise wrong_base(names[0])
             self._read_whole(given[0])
             return
@@ -86,32 +83,31 @@ class KeyReader:
         else:
             self._read_based(names, given, pairs)
 
-    def _read_based(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Pair]) -> None:
+    def _read_based(self, names: Sequence[str], given: Sequence[Bits], pairs: Array) -> None:
         """Read changes whose positions may depend on all elements."""
         together, starts = bring_together(given), self.find_starts()
-        forms = together[0].forms
-        with forms.join_summed([bits.bits for bits in together]) as (joined, sums):
-            base = replace(together[0], bits=joined)
-            if self._are_complete(names, _seal(sums, given), pairs):
+        forms, described = together[0].forms, digest.describe_all(given)
+        with forms.join_summed(together) as (joined, sums):
+            base = Bits(joined, together[0].dtype, (int(joined.size),), forms)
+            if self._are_complete(names, digest.seal_all(sums, described, given), pairs):
                 return
             found = [self._decode_row(row, own, base) for row, own in self.rows]
             indices = join_parts([indices for indices, _ in found], [row.base for row, _ in self.rows])
             values = join_parts([values for _, values in found])
             cuts = find_cuts(indices, starts)
             forms.add_changes(sums, joined, starts, cuts, (indices, values))
-        self._check_target(names, _seal(sums, given), pairs)
+        self._check_target(names, digest.seal_all(sums, described, given), pairs)
         self._add(names, given, starts, cuts, indices, values)
 
-    def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Pair]) -> None:
+    def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Array) -> None:
         """Read changes whose positions depend on no element; their values may depend on the old ones."""
         together, starts = bring_together(given), self.find_starts()
         found = [self.decode_indices(row, own[0]) for row, own in self.rows]
         indices = join_parts(found, [row.base for row, _ in self.rows])
         cuts = find_cuts(indices, starts)
-        parts = [bits.bits for bits in together]
-        olds, sums = together[0].forms.take_touched(parts, starts, cuts, indices)
-        counts = np.diff(cuts)
-        if self._are_complete(names, _seal_touched(sums, given, counts), pairs):
+        olds, sums = together[0].forms.take_touched(together, starts, cuts, indices)
+        described, counts = digest.describe_all(given), np.diff(cuts)
+        if self._are_complete(names, digest.seal_touched(sums, described, counts), pairs):
             return
         ends = accumulate(row.r for row, _ in self.rows)
         values = join_parts(
@@ -121,43 +117,49 @@ class KeyReader:
             ]
         )
         sums = digest.sum_touched(starts, cuts, indices, values)
-        self._check_target(names, _seal_touched(sums, given, counts), pairs)
+        self._check_target(names, digest.seal_touched(sums, described, counts), pairs)
         self._add(names, given, starts, cuts, indices, values)
 
     def find_starts(self) -> Array:
         """Return the number of the first element of each member, and that of all elements: (n + 1,) i64."""
         return np.cumsum([0, *(size for _, size in self.members)])
 
-    def _check_target(self, names: Sequence[str], own: Sequence[int], pairs: Sequence[Pair]) -> None:
-        """Check the digests of the new tensors."""
-        for name, one, pair in zip(names, own, pairs, strict=True):
-            if one != pair[1]:
-                raise wrong_target(name)
+    def _check_target(self, names: Sequence[str], own: Array, pairs: Array) -> None:
+        """Check the digests (n,) of the new tensors."""
+        wrong = own != pairs[:, 1]
+        if wrong.any():
+            raise wrong_target(names[int(wrong.argmax())])
 
-    def _are_complete(self, names: Sequence[str], own: Sequence[int], pairs: Sequence[Pair]) -> bool:
+    def _are_complete(self, names: Sequence[str], own: Array, pairs: Array) -> bool:
         """Return whether the tensors of a key are those of the target; if so, note it.
+
+        Args:
+            names: of the tensors.
+            own: (n,) u64, their digests.
+            pairs: (n, 2) u64, those of the base and of the target.
 
         Raises SchemaMismatch if they are neither all those of the target, nor all those of the base.
         """
-        rows = list(zip(names, own, pairs, strict=True))
-        if all(one == pair[1] for _, one, pair in rows):
+        is_old, is_new = own == pairs[:, 0], own == pairs[:, 1]
+        if is_new.all():
             self._keep(names, pairs)
             return True
-        for name, one, pair in rows:
-            if one not in pair:
-                raise wrong_base(name)
-        if done := [name for name, one, pair in rows if one != pair[0]]:
+        wrong = ~(is_old | is_new)
+        if wrong.any():
+            raise wrong_base(names[int(wrong.argmax())])
+        if not is_old.all():
+            done = names[int(is_old.argmin())]
             raise SchemaMismatch(
                 "base",
-                f"the state is half-written: {done[0]!r} has the patch's bits already, and others that are"
+                f"the state is half-written: {done!r} has the patch's bits already, and others that are"
                 " coded with it have the old ones; load a whole state",
             )
         return False
 
-    def _keep(self, names: Sequence[str], pairs: Sequence[Pair]) -> None:
+    def _keep(self, names: Sequence[str], pairs: Array) -> None:
         """Note tensors of the patch that stay as they are: it does not change them, or was applied before."""
-        for name, (before, after) in zip(names, pairs, strict=True):
-            (self._found.unchanged if before == after else self._found.complete).append(name)
+        for name, is_same in zip(names, (pairs[:, 0] == pairs[:, 1]).tolist(), strict=True):
+            (self._found.unchanged if is_same else self._found.complete).append(name)
 
     def _add(
         self,
@@ -173,11 +175,13 @@ class KeyReader:
         if len(given) > 1:
             places = indices - np.repeat(starts[:-1].astype(np.uint32), np.diff(cuts))
         for name, bits, a, b in zip(names, given, ends, ends[1:], strict=False):
-            if b - a == bits.bits.size and bits.forms is HOST:  # positions are larger than elements
-                self._found.writes.append(Write(name, None, values[a:b]))
-                continue
-            memory = view_memory(self.state[name], bits)
-            self._found.writes.append(Write(name, places[a:b], values[a:b], None, memory))
+            at, new = self.leave_out(places[a:b], values[a:b], bits)
+            self._found.writes.append(write_in_place(name, self.state[name], bits, at, new))
+
+    def leave_out(self, indices: Array, values: Array, given: Bits) -> tuple[Array, Array]:
+        """Leave out elements that keep their bits, as ``drop_equal`` does, if an entry may have some."""
+        has_all = any(row.r == row.d for row, _ in self.rows)
+        return drop_equal(indices, values, given) if has_all else (indices, values)
 
     def decode_indices(self, row: Row, section: Bytes) -> Array:
         """Return the positions (r,) u32 of an entry, which depend on no element."""
@@ -218,9 +222,12 @@ class KeyReader:
     def _read_whole(self, given: Bits | None = None) -> None:
         """Read a tensor that the patch has whole."""
         bits = self.decode_whole()
-        in_place = given is not None and (given.dtype, given.shape) == (bits.dtype, bits.shape)
         name = self.specs[self.members[0][0]].name
-        self._found.writes.append(Write(name, None, bits.bits, None if in_place else bits))
+        if given is None or (given.dtype, given.shape) != (bits.dtype, bits.shape):
+            self._found.writes.append(Write(name, None, bits.bits, bits))
+            return
+        changes = drop_equal(None, bits.bits, given)
+        self._found.writes.append(write_in_place(name, self.state[name], given, *changes))
 
     def decode_whole(self) -> Bits:
         """Return the bits of a tensor that the patch has whole."""
@@ -249,17 +256,6 @@ def join_parts(parts: Sequence[Array], firsts: Sequence[int] = ()) -> Array:
 def find_cuts(indices: Array, starts: Array) -> Array:
     """Return the first change of each member, and the number of all: (n + 1,) i64."""
     return np.searchsorted(indices, starts.astype(np.uint32)).astype(np.int64)
-
-
-def _seal(sums: Array, given: Sequence[Bits]) -> list[int]:
-    """Return the digests of tensors whose elements have these sums."""
-    return [digest.seal(total, bits) for total, bits in zip(sums.tolist(), given, strict=True)]
-
-
-def _seal_touched(sums: Array, given: Sequence[Bits], counts: Array) -> list[int]:
-    """Return the digests of numbers of elements of tensors, which have these sums."""
-    rows = zip(sums.tolist(), given, counts.tolist(), strict=True)
-    return [digest.seal_touched(total, bits, count) for total, bits, count in rows]
 
 
 def check_bool(values: Array, dtype: np.dtype[Any]) -> None:

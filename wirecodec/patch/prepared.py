@@ -5,11 +5,11 @@ A commit writes elements alone. After an exception, it restores those that it ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,11 @@ from wirecodec.patch.states import (
     write_elements,
 )
 from wirecodec.patch.writes import Write
+
+_Elements: TypeAlias = tuple[Bits, Array, Array]
+"""Memory of a tensor, and positions and new bits of elements."""
+_AT_ONCE = 2**20
+"""Changes that are copied, so that one call of a kernel makes those of many tensors."""
 
 
 @dataclass(eq=False)
@@ -55,9 +60,10 @@ class PreparedPatch:
         run_uninterrupted(partial(self._commit, state))
 
     def _commit(self, state: MutableMapping[str, Any]) -> None:
-        undone: list[Write] = []
+        undone: list[Callable[[], object]] = []
         replaced: dict[str, Any] = {}
         added: list[str] = []
+        overwrites = [partial(HOST.overwrite, *each) for each in self._find_overwritten()]
         try:
             self._exchange(undone)
             for write in self.writes:
@@ -67,8 +73,8 @@ class PreparedPatch:
                     before = read_bits(write.name, state[write.name])
                     at = write.indices
                     old = before.copy_to_host().copy() if at is None else before.take(at)
-                    undone.append(Write(write.name, write.indices, old))
-                    write_elements(state, write.name, write.indices, write.values)
+                    undone.append(partial(write_elements, state, write.name, at, old))
+                    write_elements(state, write.name, at, write.values)
                     continue
                 assert write.bits is not None
                 made = make_tensor(state, write.bits.bits, write.bits.dtype, write.bits.shape)
@@ -85,32 +91,42 @@ class PreparedPatch:
                 state.pop(name, None)
             for name, tensor in replaced.items():
                 state[name] = tensor
-            for write in reversed(undone):
-                if write.memory is not None and write.indices is not None:
-                    write.memory.scatter(write.indices, write.values)
-                else:
-                    write_elements(state, write.name, write.indices, write.values)
+            for undo in reversed(undone):
+                undo()
             raise
+        for overwrite in overwrites:  # nothing fails there, so that no old elements are kept
+            overwrite()
 
-    def _exchange(self, undone: list[Write]) -> None:
+    def _find_overwritten(self) -> list[tuple[Bits, Array]]:
+        """Return the memory of tensors of which all elements are written, and these."""
+        return [
+            (write.memory, np.ascontiguousarray(write.values))
+            for write in self.writes
+            if write.memory is not None and write.indices is None
+        ]
+
+    def _exchange(self, undone: list[Callable[[], object]]) -> None:
         """Write the elements of tensors whose memory is known, those of one memory and type together."""
-        groups: dict[Any, list[tuple[Bits, Array, Array]]] = {}
+        groups: dict[Any, list[list[_Elements]]] = {}
+        filled: dict[Any, int] = {}
         for write in self.writes:
-            if write.memory is not None and write.indices is not None:
-                group = groups.setdefault((write.memory.forms, write.values.dtype), [])
-                group.append((write.memory, write.indices, write.values))
-        for (forms, _), group in groups.items():
-            memories, indices, values = zip(*group, strict=True)
-            ends = np.cumsum([0, *(x.size for x in indices)]).tolist()
-            olds = np.empty(ends[-1], values[0].dtype)
-            before = len(undone)
-            for (memory, places, _), (a, b) in zip(group, pairwise(ends), strict=True):
-                undone.append(Write("", places, olds[a:b], None, memory))
-            try:
-                forms.exchange([memory.bits for memory in memories], indices, values, olds)
-            except BaseException:  # nothing of the group has changed
-                del undone[before:]
-                raise
+            if write.memory is None or write.indices is None:
+                continue
+            kind, r = (write.memory.forms, write.values.dtype), write.indices.size
+            if kind not in filled or filled[kind] + r > _AT_ONCE:
+                groups.setdefault(kind, []).append([])
+                filled[kind] = 0
+            groups[kind][-1].append((write.memory, write.indices, write.values))
+            filled[kind] += r
+        for (forms, dtype), parts in groups.items():
+            for part in parts:
+                memories, indices, values = zip(*part, strict=True)
+                ends = [0, *accumulate(x.size for x in indices)]
+                olds = np.empty(ends[-1], dtype)
+                before = [olds[a:b] for a, b in pairwise(ends)]
+                undo = partial(forms.exchange, memories, indices, before, np.empty_like(olds))
+                forms.exchange(memories, indices, values, olds)  # if that fails, nothing of it has changed
+                undone.append(undo)
 
 
 def prepare_replacement(state: Mapping[str, Any], target: Mapping[str, Any]) -> PreparedPatch:

@@ -6,6 +6,7 @@ A patch with other targets for them has no right result: the last write would wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ def check_shared(state: Mapping[str, Any], writes: Iterable[Write], kept: Iterab
     if not by_name:
         return
     names = [*by_name, *(name for name in kept if name in state)]
+    if _are_apart(by_name, [name for name in names if name not in by_name], state):
+        return
     for (one, a), (other, b) in find_overlaps(layouts_of(state, names)):
         if a not in by_name and b not in by_name:
             continue
@@ -40,6 +43,20 @@ def check_shared(state: Mapping[str, Any], writes: Iterable[Write], kept: Iterab
                 f"tensors {a!r} and {b!r} share memory, and the patch makes different ones of them; pass a"
                 " state in which one of them is a copy"
             )
+
+
+def _are_apart(writes: Mapping[str, Write], kept: Iterable[str], state: Mapping[str, Any]) -> bool:
+    """Return whether no tensor's span of memory meets another one; False if more must be compared to know."""
+    spans, others = list[tuple[int, int]](), list(kept)
+    for name, write in writes.items():
+        memory = write.memory
+        if memory is None or memory.address is None:
+            others.append(name)
+        else:
+            spans.append((memory.address, memory.address + memory.bits.nbytes))
+    spans += [(layout.start, layout.stop) for layout, _ in layouts_of(state, others)]
+    spans.sort()
+    return all(one[1] <= other[0] for one, other in pairwise(spans))
 
 
 def explain_shared(state: Mapping[str, Any]) -> str:

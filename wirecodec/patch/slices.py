@@ -23,13 +23,20 @@ from wirecodec.errors import SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest
 from wirecodec.patch.host import of_array
-from wirecodec.patch.keys import KeyReader, check_bool, find_cuts, join_parts, wrong_base, wrong_target
+from wirecodec.patch.keys import (
+    KeyReader,
+    check_bool,
+    find_cuts,
+    join_parts,
+    wrong_base,
+    wrong_target,
+)
 from wirecodec.patch.prepared import PreparedPatch
 from wirecodec.patch.reading import Key, read_contents
 from wirecodec.patch.states import read_bits, view_memory
 from wirecodec.patch.steps import count_contexts
 from wirecodec.patch.threads import map_in_threads
-from wirecodec.patch.writes import Write
+from wirecodec.patch.writes import Write, drop_equal
 
 Chooser: TypeAlias = Callable[[str, tuple[int, ...]], Any]
 """Function of a tensor's name and whole shape: a slice, a tuple of slices for the first axes, or None for a
@@ -223,8 +230,11 @@ class _KeyOfSlices:
         part = own.cut(bits.bits.view(bits.dtype).reshape(bits.shape))
         new = of_array(part.reshape(-1), own.shape)
         before = self.view.get(spec.name)
-        in_place = before is not None and (before.dtype, before.shape) == (own.dtype, own.shape)
-        self.found.writes.append(Write(spec.name, None, new.bits, None if in_place else new))
+        if before is not None and (before.dtype, before.shape) == (own.dtype, own.shape):
+            changes = drop_equal(None, new.bits, read_bits(spec.name, self.state[spec.name]))
+            self.found.writes.append(Write(spec.name, *changes))
+        else:
+            self.found.writes.append(Write(spec.name, None, new.bits, new))
         self.found.slices[spec.name] = replace(own, total=new.forms.sum_elements(new.bits))
 
     def _read_changes(self) -> None:
@@ -263,7 +273,7 @@ class _KeyOfSlices:
             bits.forms.add_changes(sums, bits.bits, *ends, (places, new))
             self.found.slices[name] = replace(self.view[name], total=int(sums[0]))
             memory = view_memory(self.state[name], bits)
-            self.found.writes.append(Write(name, places, new, None, memory))
+            self.found.writes.append(Write(name, *key.leave_out(places, new, bits), None, memory))
 
     def _check_member(self, number: int, own: Slice) -> None:
         """Check that a partial tensor of the patch has the type and the size of the one that was cut."""
@@ -295,7 +305,7 @@ class _KeyOfSlices:
         ends = np.array([0, math.prod(own.whole)]), np.array([0, indices.size])
         sums = [int(digest.sum_touched(*ends, indices, x)[0]) for x in (olds, values)]
         before, after = (
-            digest.fold(total + digest.describe(own.dtype, own.whole), indices.size) for total in sums
+            digest.close(total + digest.describe(own.dtype, own.whole), indices.size) for total in sums
         )
         if before != pair[0]:
             raise wrong_base(name)
@@ -307,7 +317,7 @@ def _digest_target(record: BaseRecord, specs: Sequence[Any]) -> int:
     """Return the digest of the state that a patch of nothing makes, by the digests of its record."""
     rows = zip(specs, record.digests[:, 1].tolist(), strict=True)
     total = sum(digest.digest_named(spec.name, after) for spec, after in rows)
-    return digest.fold(total & digest.MASK, len(specs))
+    return digest.close(total & digest.MASK, len(specs))
 
 
 def _needs_all(what: str) -> SchemaMismatch:

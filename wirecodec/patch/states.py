@@ -79,13 +79,13 @@ def read_bits(name: str, tensor: Any) -> Bits:
 
 def view_memory(tensor: Any, bits: Bits) -> Bits | None:
     """View a contiguous tensor, which has these bits, as bits that can be written; None for others."""
-    memory = bits.forms.view(tensor, bits.dtype)
-    return None if memory is None else Bits(memory, bits.dtype, bits.shape, bits.forms)
+    return bits.forms.view(tensor, bits)
 
 
 def bring_together(parts: Sequence[Bits]) -> list[Bits]:
     """Return bits that are all in one memory as they are, and copies on the host of any others."""
-    if len({part.forms for part in parts}) == 1:
+    first = parts[0].forms
+    if all(part.forms is first or part.forms == first for part in parts):
         return list(parts)
     return [Bits(part.copy_to_host(), part.dtype, part.shape, HOST) for part in parts]
 

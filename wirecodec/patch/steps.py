@@ -46,25 +46,40 @@ def choose_contexts(counts: Array) -> Array:
 
 
 def normalise(counts: Array) -> Array:
-    """Return frequencies that add up to 2^12, at least 1 for each symbol that occurs."""
-    total = int(counts.sum())
-    scaled = np.maximum(counts * TOTAL // total, counts > 0)
-    while (excess := int(scaled.sum()) - TOTAL) != 0:
+    """Return frequencies that add up to 2^12 per context, at least 1 for each symbol that occurs.
+
+    Args:
+        counts: (contexts, symbols) i64, of which each context has some.
+    """
+    scaled = np.maximum(counts * TOTAL // counts.sum(axis=1, keepdims=True), counts > 0)
+    most = counts.argmax(axis=1)
+    for context, excess in enumerate((scaled.sum(axis=1) - TOTAL).tolist()):
         if excess < 0:
-            scaled[int(np.argmax(counts))] -= excess
-        else:
-            largest = int(np.argmax(scaled))
-            scaled[largest] -= min(excess, max(1, int(scaled[largest]) // 2))
+            scaled[context, most[context]] -= excess
+        left = excess
+        while left > 0:
+            largest = int(scaled[context].argmax())
+            less = min(left, max(1, int(scaled[context, largest]) // 2))
+            scaled[context, largest] -= less
+            left -= less
     frequencies: Array = scaled.astype(np.uint32)
     return frequencies
 
 
-def _write_table(frequencies: Array) -> bytes:
-    last = int(np.flatnonzero(frequencies)[-1])
-    out = bytearray([last + 1])
-    for f in frequencies[: last + 1].tolist():
-        out += bytes([f]) if f < 128 else bytes([128 | f & 127, f >> 7])
-    return bytes(out)
+def _write_tables(frequencies: Array) -> bytes:
+    """Write the table of each context: the number of its symbols, and a byte or two for each."""
+    contexts, symbols = frequencies.shape
+    counts = symbols - (frequencies[:, ::-1] > 0).argmax(axis=1)
+    out, is_written = (
+        np.zeros((contexts, 1 + 2 * symbols), np.uint8),
+        np.zeros((contexts, 1 + 2 * symbols), bool),
+    )
+    out[:, 0], is_written[:, 0] = counts, True
+    is_long = frequencies >= 128
+    out[:, 1::2], out[:, 2::2] = frequencies & 127 | is_long * np.uint32(128), frequencies >> 7
+    is_written[:, 1::2] = np.arange(symbols) < counts[:, None]
+    is_written[:, 2::2] = is_long
+    return out[is_written].tobytes()
 
 
 def _contexts_of_rows(starts: Array, rows: int) -> Array:
@@ -87,7 +102,7 @@ def encode(olds: Array, new: Array, *, signed: bool, shift: int | None) -> Bytes
     steps, rows = np.empty(new.size, np.uint64), np.empty(new.size, np.uint16)
     kernels.find_steps(olds, new, int(signed), shift or 0, steps, rows, counts)
     starts = choose_contexts(counts)
-    frequencies = np.stack([normalise(part.sum(axis=0)) for part in np.split(counts, starts[1:])])
+    frequencies = normalise(np.add.reduceat(counts, starts, axis=0))
     cumulative = (np.cumsum(frequencies, axis=1) - frequencies).astype(np.uint32)
     wide = 3 + int(steps.max() >> np.uint64(40) > 0) * 3
     states = np.empty(LANES if new.size >= LEAST_OF_LANES else 1, np.uint64)
@@ -96,7 +111,7 @@ def encode(olds: Array, new: Array, *, signed: bool, shift: int | None) -> Bytes
     at = kernels.write_steps(steps, rows, contexts, frequencies, cumulative, states, words)
     flags = int(signed) | (int(states.size > 1) << 1)
     head = HEAD.pack(0, flags, 0 if shift is None or starts.size == 1 else shift, starts.size)
-    head += starts[1:].astype("<u2").tobytes() + b"".join(map(_write_table, frequencies))
+    head += starts[1:].astype("<u2").tobytes() + _write_tables(frequencies)
     return np.concatenate([np.frombuffer(head + bytes(-len(head) % 4), np.uint8), words[at:].view(np.uint8)])
 
 

@@ -11,7 +11,11 @@ import numpy as np
 
 from wirecodec.arrays import UNSIGNED, Array, index_dtype
 from wirecodec.patch.bits import Bits
-from wirecodec.patch.states import copy_tensor, make_tensor, read_bits, write_elements
+from wirecodec.patch.host import HOST
+from wirecodec.patch.states import copy_tensor, make_tensor, read_bits, view_memory, write_elements
+
+MANY = 0.2
+"""Share of changed elements from which a tensor may be written with all of its elements."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +23,7 @@ class Write:
     """New bits of a tensor: at (r,) u32 positions, or all of them if these are None.
 
     If ``bits`` has a value, the tensor is replaced by a new one of this type and shape. ``memory`` are the
-    bits of a contiguous tensor on the host or on a GPU, of which some elements are written.
+    bits of a contiguous tensor on the host or on a GPU, of which elements are written.
     """
 
     name: str
@@ -75,3 +79,39 @@ class Write:
             make_tensor(own, indices.view(UNSIGNED[indices.itemsize]), indices.dtype, indices.shape),
             make_tensor(own, self.values.copy(), old.dtype, (indices.size,)),
         )
+
+
+def write_in_place(name: str, tensor: Any, given: Bits, indices: Array | None, values: Array) -> Write:
+    """Return the write of elements of a tensor.
+
+    Args:
+        name: of the tensor.
+        tensor: of the state.
+        given: its bits.
+        indices: (r,) u32; None for all elements.
+        values: (r,) unsigned, the new elements there.
+    """
+    if indices is not None and indices.size == given.bits.size and given.forms is HOST:
+        indices = None  # positions are larger than elements
+    is_copied = indices is None and given.forms is not HOST
+    return Write(name, indices, values, None, None if is_copied else view_memory(tensor, given))
+
+
+def drop_equal(indices: Array | None, values: Array, given: Bits) -> tuple[Any, Array]:
+    """Leave out elements that keep their bits, if less than a fifth of a tensor changes.
+
+    So a write has the elements that change alone, also if the patch has the others, too, to be smaller.
+
+    Args:
+        indices: (r,) u32; None for all elements.
+        values: (r,) unsigned, the new elements there.
+        given: the old tensor.
+    """
+    if given.dtype.kind == "c":  # it has no positions of elements
+        return indices, values
+    some = None if indices is None or indices.size == given.bits.size else indices
+    differs = values != (given.copy_to_host() if some is None else given.take(some))
+    if np.count_nonzero(differs) >= MANY * given.bits.size:
+        return indices, values
+    at = np.flatnonzero(differs).astype(np.uint32)
+    return at if some is None else some[at], values[at]

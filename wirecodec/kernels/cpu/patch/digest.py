@@ -282,21 +282,20 @@ def digest_pairs(starts: Array, cuts: Array, indices: Array, bits: Array, sums: 
 
 
 @kernel
-def exchange(addresses: Array, sizes: Array, cuts: Array, positions: Array, olds: Array) -> None:
+def exchange(addresses: Array, sizes: Array, cuts: Array, indices: Array, values: Array, olds: Array) -> None:
     """Replace elements of some arrays, one array after another.
 
     Args:
-        addresses: (3, n) i64, of the arrays, of their positions, u32, and of the new elements.
+        addresses: (n,) i64, of the arrays.
         sizes: (n,) i64, elements of each.
         cuts: (n + 1,) i64, first change of each, and r.
-        positions: (0,) u32, of which the type counts.
+        indices: (r,) u32, positions in their own array.
+        values: (r,) unsigned, the new elements.
         olds: (r,) unsigned, written: the elements before.
     """
     for part in range(sizes.size):
-        bits, before = view_at(addresses[0, part], sizes[part], olds), U64(cuts[part])
-        r = cuts[part + 1] - cuts[part]
-        indices, values = view_at(addresses[1, part], r, positions), view_at(addresses[2, part], r, olds)
-        for k in range(U64(r)):
-            prefetch(bits, np.int64(indices[min(k + AHEAD, U64(r) - U64(1))]), 1)
-            olds[before + k] = bits[indices[k]]
+        bits, stop = view_at(addresses[part], sizes[part], olds), U64(cuts[part + 1])
+        for k in range(U64(cuts[part]), stop):
+            prefetch(bits, np.int64(indices[min(k + AHEAD, stop - U64(1))]), 1)
+            olds[k] = bits[indices[k]]
             bits[indices[k]] = values[k]

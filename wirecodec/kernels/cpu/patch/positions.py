@@ -16,8 +16,8 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.patch.rans import LEAST, has_ended, pull, push, read_states, write_states
 from wirecodec.kernels.cpu.simd.memory import prefetch
-from wirecodec.kernels.cpu.simd.vector import load, reinterpret, resize, select, store
-from wirecodec.kernels.cpu.simd.words import multiply_high
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, reinterpret, resize, select, store
+from wirecodec.kernels.cpu.simd.words import multiply_high, popcount
 from wirecodec.kernels.layout import PATCH_CLASSES, PATCH_RUN, PATCH_SEGMENTS
 
 U64 = np.uint64
@@ -29,7 +29,8 @@ REACH = U64(SEGMENTS) << SEGMENT_BITS
 PRECISION = U64(31)
 
 CLASSES, RUN, TILE = U64(PATCH_CLASSES), U64(PATCH_RUN), U64(4096)
-SPAN, WINDOW = U64(8), U64(32)
+SPAN, SEARCHED = U64(8), 16
+WINDOW = U64(SEARCHED)
 SPAN_PAIRS, TILE_PAIRS, STRIDE = SPAN >> U64(1), TILE >> U64(1), TILE // SPAN + WINDOW
 """Classes; elements that are classified at a time; elements that are decoded at a time for a lane, a tile;
 elements between two sums of weights, a span; spans that are searched at a time; pairs of elements of a span
@@ -304,6 +305,15 @@ def leave(
 
 
 @inline_without_refcounts
+def find_span(sums: Array, span: np.uint64, place: np.uint64) -> np.uint64:
+    """Return the last span, from one on, whose sum of weights before it is not above a place."""
+    while sums[span + WINDOW] <= place:
+        span += WINDOW
+    # The sums ascend.
+    return span + U64(popcount(mask_to_bits(load(sums, span + U64(1), SEARCHED) <= place)))
+
+
+@inline_without_refcounts
 def find_in_span(
     classes: Array, pair: np.uint64, weights: Array, table: Array, left: np.uint64
 ) -> tuple[np.uint64, np.uint64]:
@@ -406,12 +416,7 @@ def read_positions(
                         sums,
                         j,
                     )
-                span = row + spans[j]
-                while sums[span + WINDOW] <= place:
-                    span += WINDOW
-                for log in (U64(4), U64(3), U64(2), U64(1), U64(0)):
-                    span += U64(sums[span + (U64(1) << log)] <= place) << log
-                spans[j] = span - row
+                spans[j] = find_span(sums, row + spans[j], place) - row
             for j in range(lane, stop):
                 total = sums[j * STRIDE + spans[j]]
                 pair = j * TILE_PAIRS + spans[j] * SPAN_PAIRS
