@@ -198,7 +198,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["encode", source, "-o", blob]) == 0
     assert main(["inspect", blob]) == 0
     page = capsys.readouterr().out
-    assert "\nwirecodec 1.1 (draft), " in page
+    assert "\nwirecodec 1.1, " in page
     assert "complex64" in page
     assert main(["decode", blob, "-o", back]) == 0
     with np.load(back) as found:

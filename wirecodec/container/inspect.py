@@ -21,8 +21,8 @@ from wirecodec.registry import index_codecs, transform, value_codecs
 from wirecodec.tensors import as_bytes
 
 _INDEX_IDS, _VALUE_IDS = list(INDEX_CODECS), list(VALUE_CODECS)
-DRAFT = "1.1"
-"""Version that is not released: the numbers with the status ``draft`` of formats/registry.toml."""
+DRAFT: str | None = None
+"""Version that is not released, or None: the numbers with the status ``draft`` of formats/registry.toml."""
 
 
 @dataclass(frozen=True)
