@@ -50,10 +50,6 @@ class Sites:
     is_end: ClassVar[bool] = True
 
     def __init__(self, local: Communicator | Channel, across: Communicator | Channel) -> None:
-        if local is across:
-            raise ValueError(
-                "local and across are one communicator; pass two communicators, as a copy by Dup"
-            )
         self._local, self._across = local, across
         self.compared: tuple[Channel, Channel] | None = None
 

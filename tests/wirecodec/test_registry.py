@@ -272,5 +272,5 @@ def test_errors_of_own_parts_say_what_is_wrong(own_registry: None) -> None:
         wc.encode(x, "all | raw-index | floats")
     with pytest.raises(wc.EncodeError, match="not ascending: the first is 5, and the last 3"):
         wc.SparseTensor(np.array([5, 3]), np.ones(2, np.float32), (100,))
-    with pytest.raises(wc.EncodeError, match=r"ratio is 5, at most 1; k=5 is a number"):
+    with pytest.raises(wc.EncodeError, match=r"ratio is 5; it must be at most 1; k=5 is a number"):
         wc.encode(x, "topk(5) | rice | raw")
