@@ -37,9 +37,6 @@ class Sites:
         across: communicator, or its Channel, of one rank per site: those with the same number in ``local``,
             in the same order everywhere.
 
-    Raises:
-        ValueError: both are one object.
-
     Attributes:
         compared: the channels whose sizes all ranks have compared, or None. After an error of a call that
             other ranks share, it is None on all of them, so that all begin the next one with a comparison.

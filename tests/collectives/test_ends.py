@@ -56,9 +56,3 @@ def test_an_end_is_taken_or_refused_by_name(call: str, end: str, tmp_path: Path)
     except (TypeError, co.CollectiveError) as error:  # an error of all ranks has the other one's text
         text = str(error)
     assert any(name in text for name in (end, "OkTopK sums its own steps")), text
-
-
-def test_sites_need_two_communicators() -> None:
-    world = pytest.importorskip("mpi4py.MPI").COMM_SELF
-    with pytest.raises(ValueError, match="two communicators"):
-        co.Sites(world, world)

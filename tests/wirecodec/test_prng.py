@@ -13,7 +13,7 @@ from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu import prng as compiled
 from wirecodec.prng import draw32, mix
 
-SPEC = Path(__file__).parents[2] / "formats" / "SPEC.md"
+SPEC = Path(__file__).parents[2] / "formats" / "spec" / "writing.md"
 VECTORS = re.findall(
     r"^\| ((?:mix|draw32|draw16)\(.*\)) \| (0x[0-9a-f]+) \|$", SPEC.read_text(), re.MULTILINE
 )

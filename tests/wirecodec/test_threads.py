@@ -21,7 +21,7 @@ SCHEMES = [
 def test_threads_give_the_bytes_and_the_tensors_of_one(scheme: str) -> None:
     rng = np.random.default_rng(0)
     gradients = [
-        {"a": rng.laplace(size=20_000 + 7 * n).astype(np.float32), "b": np.ones(900)} for n in range(8)
+        {"a": rng.laplace(size=20_000 + 7 * n).astype(np.float32), "b": np.ones(9000)} for n in range(8)
     ]
     blobs = [wc.encode_many(gradient, scheme).tobytes() for gradient in gradients]
     dense = [{name: x.to_dense() for name, x in wc.decode_many(blob).items()} for blob in blobs]

@@ -63,8 +63,10 @@ class TopK(Selector):
         if (self.ratio is None) == (self.k is None):
             raise EncodeError("topk: either ratio or k must be given, not both")
         if self.ratio is not None:
-            if isinstance(self.ratio, int) and self.ratio > 1:
-                raise EncodeError(f"topk: ratio is {self.ratio}, at most 1; k={self.ratio} is a number")
+            if isinstance(self.ratio, int) and 1 < self.ratio < 2**63:
+                raise EncodeError(
+                    f"topk: ratio is {self.ratio}; it must be at most 1, and k={self.ratio} is a number"
+                )
             set_fields(self, ratio=as_ratio(self.ratio, "topk: ratio"))
         if self.k is not None:
             set_fields(self, k=as_integer(self.k, "topk: k"))
