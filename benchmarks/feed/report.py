@@ -46,8 +46,6 @@ nothing.
 """
 FEED_REQUESTS, FILE_REQUESTS = 3, 2
 """Requests of an update by one version, without looks that found nothing; a test counts them."""
-RATIOS = """Whole files divided by the method.
-"""
 
 
 def format_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
@@ -95,20 +93,8 @@ def format_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     parts += ["## Bytes and costs\n", COSTS.format(feed=FEED_REQUESTS, others=FILE_REQUESTS)]
     header = ["method", "bytes written", "bytes read", "requests", "publishing, ms", "pause, ms", "tokens/s"]
     parts.append(format_markdown(header, costs))
-    whole = next((row for row in rows if row.method == WHOLE), None)
-    if whole is not None:
-        parts += ["## Ratios of this run\n", RATIOS, _format_ratios(rows, whole)]
     parts += ["## Methods\n", format_markdown(["method", "what it does"], facts["methods"])]
     return "\n".join(parts)
-
-
-def _format_ratios(rows: Sequence[Row], whole: Row) -> str:
-    fields = ("median", "worst", "stale", "read", "publish")
-    table = [
-        [row.method, *(f"{getattr(whole, field) / getattr(row, field):.1f}" for field in fields)]
-        for row in rows
-    ]
-    return format_markdown(["method", "median s", "worst s", "older", "bytes read", "publishing"], table)
 
 
 def _format_answer(rows: Sequence[Row], link: str) -> str:

@@ -83,7 +83,7 @@ OTHER_GROUPS = ("papers", "ablation")
 """Groups whose figures on judged tasks only the data file has."""
 NOT_OURS = ("in use today", *OTHER_GROUPS)
 OTHER_TASKS = """[Choices](#what-to-choose) and [claims](training_claims.md) need these;
-[systems.csv](training/systems.csv) has their figures.
+[systems.csv](training/systems.csv) has their figures. Metrics and warm-up are those of images and text-lstm.
 """
 GPU = "stacked on cuda"
 """What the versions of a run on a GPU end with."""
@@ -110,7 +110,7 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
         if task not in others
     ]
     if others:
-        lines = [f"- {task.name}: {_describe_task(plan, task)}\n" for task in others]
+        lines = [f"- {task.name}: {task.about}; {_count_steps(plan, task):,} steps.\n" for task in others]
         parts.append(f"## Other tasks\n\n{OTHER_TASKS}\n{''.join(lines)}")
         parts += [line for task in others if (line := _list_absent(task, systems, found[task.name]))]
     return "\n".join(parts)
@@ -122,8 +122,12 @@ def _is_in_details(task: Task, rows: Sequence[Row]) -> bool:
 
 
 def _describe_task(plan: Plan, task: Task) -> str:
-    steps = max(1, round(task.steps * plan.steps))
+    steps = _count_steps(plan, task)
     return f"{task.about}; {steps:,} steps, rates warm up in {task.warm_up}. Metric: {task.metric}."
+
+
+def _count_steps(plan: Plan, task: Task) -> int:
+    return max(1, round(task.steps * plan.steps))
 
 
 def _list_absent(task: Task, systems: Sequence[System], rows: Sequence[Row]) -> str:
