@@ -27,6 +27,8 @@ __all__ = ["deny", "fail", "fill", "fork", "plant", "rewrite"]
 ODD_NAMES = ("r1.\n", "r1.\udcff", ".tmp", "x" * 255, "members.1", "members.\u0663\u0662", "r1.%00")
 NUMBERS = errno.EIO, errno.ENOSPC, errno.ETIMEDOUT, errno.ESTALE
 CHILD_SECONDS = 30.0
+ELSEWHERE = f"r1.{'0' * 64}"
+"""Object of another run, to which a link leads."""
 SIGNED = 96
 """Bytes of the digest and the signature at the end of an object, which its name does not cover."""
 
@@ -208,6 +210,28 @@ def _plant_round(link: StoreLink, draw: random.Random, number: int, ranks: int) 
     _put(link.folder / path_of_members(number + draw.randrange(2, 10**6), 0), draw.randbytes(200))
 
 
+def _plant_link(link: StoreLink, draw: random.Random, number: int, ranks: int) -> None:
+    """Make a link to a folder elsewhere in the place of a round's folder; what is there stays."""
+    elsewhere, made = link.folder.parents[1] / "elsewhere", link.folder.parents[1] / f"new{draw.random()}"
+    made.mkdir()
+    (made / ELSEWHERE).write_bytes(b"")
+    with suppress(OSError):  # another rank has made it
+        made.rename(elsewhere)
+    assert (elsewhere / ELSEWHERE).exists(), "a peer has deleted an object outside of its run"
+    path = link.folder / path_of_round(number + draw.randrange(3))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(elsewhere)
+
+
+def _plant_text(link: StoreLink, draw: random.Random, number: int, ranks: int) -> None:
+    """Propose members in a text that a reader of JSON may not read: deep, or with a large number."""
+    body = draw.choice(
+        [b"[" * 10**5, b'{"accepted":[' + b"9" * 5000 + b'],"refused":[]}', b'{"accepted":[1e999']
+    )
+    made = Envelope(Kind.MEMBERS, link.comm._place.run, number, "r0", body)
+    _put(link.folder / _slot(draw, number), made.pack())
+
+
 def _plant_state(link: StoreLink, draw: random.Random, number: int, ranks: int) -> None:
     """Write bytes in the place of a state that are no state."""
     digest = draw.randbytes(32).hex()
@@ -223,5 +247,7 @@ GARBAGE: dict[str, Callable[[StoreLink, random.Random, int, int], None]] = {
     "other bytes": _plant_object(_flip),
     "odd name": _plant_name,
     "later round": _plant_round,
+    "linked round": _plant_link,
+    "text": _plant_text,
     "state": _plant_state,
 }
