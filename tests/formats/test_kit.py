@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,8 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = make_kit.build(folder)
     assert make_kit.build(folder / "again").read_bytes() == archive.read_bytes()
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 or newer
+        packed.extractall(folder, **safely)
     (root,) = (
         path for path in folder.iterdir() if path.name.startswith("wirecodec-conformance-") and path.is_dir()
     )

@@ -17,7 +17,7 @@ from benchmarks.collectives.simulation import Point
 from benchmarks.common.results import RESULTS
 from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.model.report import StageRow
-from benchmarks.select.report import Gain
+from benchmarks.select.report import SHOWN_DENSITY, Gain
 from benchmarks.step.kept import Step
 
 PICTURES = {
@@ -68,6 +68,8 @@ def list_model() -> Iterator[tuple[str, float]]:
 def list_select() -> Iterator[tuple[str, float]]:
     arrays = ["260,000", "2,600,000", "26,000,000"]
     for gain in read_rows(RESULTS / "select/speeds.csv", Gain):
+        if gain.density != SHOWN_DENSITY:
+            continue
         cells = search_row("select", f"| δ = {gain.density:g} |", f"`{gain.selector}`")
         if cells and gain.array in arrays:
             yield cells[arrays.index(gain.array)], gain.over_baseline
