@@ -174,7 +174,7 @@ class Compressor(Stateful):
         "step" (steps taken), "bytes" of the container, "bits" per element, "kept" (share of the elements),
         "error" (relative error: the norm of what was not sent over that of gradient and residual together),
         "residual" (norm of all residuals) and "warm_up" (completed share of a ``WarmUp``, 1 without one).
-        "bits", "kept" and "error" are left out of a step of more than 64 MiB, and "error" also without
+        "bits", "kept" and "error" are left out of a step of more than 4 MiB, and "error" also without
         names, and if a tensor has no feedback, or one with ``beta``. None before the first step, and after a
         state was loaded.
         """

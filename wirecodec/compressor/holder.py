@@ -15,7 +15,7 @@ from wirecodec.compressor.state import State
 from wirecodec.errors import EncodeError
 from wirecodec.jobs import StepResult
 
-MAX_TAKEN = 2**26
+MAX_TAKEN = 2**22
 """Bytes of the largest container that is kept until the next step, for ``Compressor.last``."""
 
 

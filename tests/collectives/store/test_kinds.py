@@ -134,6 +134,7 @@ def finish(comms: list[Any], rounds: int = 2) -> None:
         assert [x.tobytes() for x in found] == [np.sum(gradients, axis=0).tobytes()] * len(comms)
 
 
+@pytest.mark.filterwarnings("ignore:.* the object has version:UserWarning")
 @pytest.mark.parametrize("keyed", [False, True], ids=["no keys", "keys"])
 @pytest.mark.parametrize("hostile", DAMAGES)
 def test_damage(tmp_path: Path, hostile: str, keyed: bool) -> None:

@@ -217,6 +217,7 @@ class SweptSource(HostSource):
         super().__init__(x, what)
         self.guess = guess if swept else 0
         self.indices, self.words = swept or (np.empty(0, np.int32), bits_of(x[:0]))
+        self.size_swept = self.words.size
         self.least, self.most = 0, 0  # the smallest key, and the most elements, that the search asked for
 
     def collect(self, count: int) -> Candidates:
@@ -226,14 +227,14 @@ class SweptSource(HostSource):
         from wirecodec.kernels.cpu.select import topk
 
         indices, words, octave = self.indices, self.words, OCTAVES[self.x.dtype]
-        if count < words.size:
-            indices, words = indices.copy(), words.copy()
+        if count < words.size:  # in place: a further question is answered from all elements
+            self.indices, self.words = indices[:0], words[:0]
             topk.keep_top_k(indices, words, count, low := lower_guess(self.guess, octave), low + 2 * octave)
         return self._note(Candidates(self.size, indices[:count], read_only(words[:count].view(self.x.dtype))))
 
     def collect_from(self, least: int, expected: float) -> Candidates:
         """Collect all elements whose key is ``least`` or more."""
-        if not self.guess or least < lower_guess(self.guess, OCTAVES[self.x.dtype]):
+        if not self.words.size or least < lower_guess(self.guess, OCTAVES[self.x.dtype]):
             return self._note(super().collect_from(least, expected))
         found = HostSource(self.words.view(self.x.dtype), self.what).collect_from(least, expected)
         return self._note(Candidates(self.size, self.indices[found.indices], found.values))
@@ -243,7 +244,7 @@ class SweptSource(HostSource):
 
         Keys vary from step to step. A guess that follows the lowest of them seldom fails.
         """
-        if not self.guess or self.words.size > MANY_SWEPT * self.most:
+        if not self.guess or self.size_swept > MANY_SWEPT * self.most:
             return self.least
         return min(self.least, self.guess + (OCTAVES[self.x.dtype] >> RISE))
 
