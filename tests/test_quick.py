@@ -8,7 +8,7 @@ import pytest
 
 from tests.quick import find_named, find_tests, list_modules, list_tests
 
-LOADED_BY_NAME = {"collectives/advise/command.py", "formats/reader/setup.py"}
+LOADED_BY_NAME = {"collectives/advise/command.py", "formats/c/program.py", "formats/reader/setup.py"}
 FACES = ("__init__", "__main__")
 PACKAGES = ("wirecodec", "collectives", "formats")
 

@@ -136,7 +136,7 @@ from tests.mpi_processes import die_with_parent
 die_with_parent()
 comm.Barrier()
 x = np.random.default_rng(comm.rank).normal(size=3000).astype(np.float32)
-channel = co.Channel(comm, timeout=5)  # shorter than the compilation
+channel = co.Channel(comm, timeout=2.5)  # shorter than the compilation
 try:
     co.allreduce(channel, x.astype(np.float64) if comm.rank == 1 else x, SCHEME)
     verdict = "no error"
