@@ -39,7 +39,7 @@ class BuildModules(build_py):
         path = os.pathsep.join([str(Path(self.build_lib).resolve()), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
             [sys.executable, ROOT / "wheels" / "kernels.py", "build", folder, str(seconds)],
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
             stderr=subprocess.PIPE,
             text=True,
             check=False,
