@@ -3,7 +3,7 @@
 The program is started once for each vector. Its argument is a JSON object of the caller's limits and
 expectations, its standard input is the container or the stream, and it prints a JSON object.
 ``formats/reference/__main__.py`` is such a program. A program that prints the text form gets options instead.
-A word ``FILE`` of the command stands for the path of a file, which has the input in place of standard input.
+In place of a word ``FILE``, the command gets the path of a file with the input. Standard input is then empty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from formats.streams import Part, Split, parse_outcome, split_all, write_parts
 from formats.texts import Show
 
 FILE = "FILE"
-"""Word of a command that stands for the path of its input."""
+"""Word of a command that is replaced by the path of a file with the input."""
 SECONDS = 60
 """Time that a program may take for one vector."""
 MOST_PIECES = 2**16

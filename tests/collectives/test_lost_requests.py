@@ -14,30 +14,19 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from tests.collectives.numbered_requests import NumberedRequests
 from tests.oracles import Array
 
 BEFORE, FAULTY = 2, 1
 
 
-class Losing:
-    """A communicator that loses a request: its method raises after the operation has begun."""
+def losing_at(comm: Any, number: int) -> NumberedRequests:
+    """Return a communicator that raises after a request has begun, on one rank: the request is lost."""
 
-    def __init__(self, comm: Any, last: int) -> None:
-        self._comm, self._last, self.requests = comm, last, 0
+    def lose(request: Any) -> Any:
+        raise KeyboardInterrupt
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._comm, name)
-        if not name.startswith("I"):
-            return found
-
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            self.requests += 1
-            request = found(*args, **kwargs)
-            if self.requests == self._last:
-                raise KeyboardInterrupt
-            return request
-
-        return begin
+    return NumberedRequests(comm, number if comm.rank == FAULTY else None, lose)
 
 
 METHODS: dict[str, Callable[[], Any]] = {
@@ -64,7 +53,11 @@ def train(ones: list[Any], last: int) -> tuple[list[list[str]], list[dict[str, A
 
     def run(comm: Any) -> tuple[list[str], dict[str, Any]]:
         nonlocal requests
-        losing, seen, state = Losing(comm, last if comm.rank == FAULTY else 0), list[str](), {}
+        losing, seen, state = (
+            losing_at(comm, last),
+            list[str](),
+            {},
+        )
         for step in range(BEFORE + 2):
             if step == BEFORE:
                 state = ones[comm.rank].state_dict()
@@ -127,7 +120,11 @@ def test_local_updates_settle_it(name: str) -> None:
 
     def train(last: int) -> tuple[list[Any], int]:
         def run(comm: Any) -> Any:
-            losing, w, one = Losing(comm, last if comm.rank == FAULTY else 0), np.zeros(40), METHODS[name]()
+            losing, w, one = (
+                losing_at(comm, last),
+                np.zeros(40),
+                METHODS[name](),
+            )
             local, seen = co.LocalUpdates(None, {"w": w}, one, losing, every=1), list[str]()
             for step in range(BEFORE + 1):
                 w += gradient(comm.rank, step)["w"]

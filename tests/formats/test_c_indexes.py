@@ -19,8 +19,8 @@ from formats import indexes
 from formats.conformance import refusal_of
 from formats.program import run_indexer
 from formats.reference.stream_index import END_BYTES
-from tests.formats.test_c import COMPILER, SANITIZERS, SOURCES
-from tests.formats.test_c_streams import compile_split
+from tests.formats.test_c import COMPILER
+from tests.formats.test_c_streams import compile_with_sanitizers
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (gcc or cc)")
 CLOSED = [stream.data for stream in indexes.load_indexes() if stream.index]
@@ -28,13 +28,7 @@ CLOSED = [stream.data for stream in indexes.load_indexes() if stream.index]
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the program, with sanitizers if the compiler has them."""
-    target = tmp_path_factory.mktemp("c") / "index"
-    made = compile_split(target, SOURCES / "index.c", "-O1", "-g", *SANITIZERS)
-    if made.returncode:
-        made = compile_split(target, SOURCES / "index.c", "-O1")
-    assert made.returncode == 0, made.stderr
-    return target
+    return compile_with_sanitizers(tmp_path_factory.mktemp("c"), "index.c")
 
 
 def test_vectors(program: Path) -> None:

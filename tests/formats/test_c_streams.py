@@ -36,15 +36,19 @@ def compile_split(target: Path, source: Path, *options: str) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the program, with sanitizers if the compiler has them."""
-    program = tmp_path_factory.mktemp("c") / "split"
-    made = compile_split(program, SOURCES / "split.c", "-O1", "-g", *SANITIZERS)
+def compile_with_sanitizers(folder: Path, source: str) -> Path:
+    """Compile a program, with sanitizers if the compiler has them; return its path."""
+    program = folder / source.removesuffix(".c")
+    made = compile_split(program, SOURCES / source, "-O1", "-g", *SANITIZERS)
     if made.returncode:
-        made = compile_split(program, SOURCES / "split.c", "-O1")
+        made = compile_split(program, SOURCES / source, "-O1")
     assert made.returncode == 0, made.stderr
     return program
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_with_sanitizers(tmp_path_factory.mktemp("c"), "split.c")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -25,6 +25,6 @@ def test_sixty_mistakes_of_all_parts() -> None:
 
 @pytest.mark.sweep
 def test_vectors_notice_all_mistakes() -> None:
-    """They do not notice a change that is none."""
+    """The vectors pass if a change has no effect."""
     same = MISTAKES[0]._replace(path="stream_index.py", old="total - END_BYTES", new="total - 88")
     assert find_unnoticed([*MISTAKES, same]) == [*(one for one in MISTAKES if one.reason), same]

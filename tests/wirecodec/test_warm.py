@@ -35,6 +35,9 @@ for scheme in {schemes}:
             compressor = wc.Compressor(scheme)
             for _ in range(2):
                 compressor.compress({{"w": tensor}})
+            together = wc.Compressor(scheme)
+            for _ in range(3):
+                together.compress({{"a": tensor, "b": tensor[: size // 2], "c": tensor[: size // 3]}})
     late += [(scheme, entry.kernel) for entry in log[before:]]
 assert not late, late
 """

@@ -101,7 +101,7 @@ def list_groups(job: Job) -> list[list[Task]]:
             whole.append(partial(_encode_and_decode_many, scheme, {"0": tensor, "1": tensor}))
         if job.feedback is not None:
             whole += [partial(_take_steps, scheme, {name: x}, job.feedback) for name, x in tensors.items()]
-            if scheme.select.needs_costs:
+            if scheme.select.needs_costs or scheme.select.selects_sums:
                 whole.append(partial(_take_steps_together, scheme, tensors, job.feedback))
         if job.grouped:
             whole.append(partial(_take_grouped_steps, scheme, tensors, job))

@@ -23,14 +23,7 @@ from wirecodec.errors import SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest
 from wirecodec.patch.host import of_array
-from wirecodec.patch.keys import (
-    KeyReader,
-    check_bool,
-    find_cuts,
-    join_parts,
-    wrong_base,
-    wrong_target,
-)
+from wirecodec.patch.keys import KeyReader, check_bool, find_cuts, join_parts, wrong_base, wrong_target
 from wirecodec.patch.prepared import PreparedPatch
 from wirecodec.patch.reading import Key, read_contents
 from wirecodec.patch.states import read_bits, view_memory

@@ -20,7 +20,7 @@ MIN_PIECE = 2**16
 """Elements of a piece, if a tensor has more; a multiple of 1024."""
 MAX_PART_SIZE = 2**30
 """Elements whose positions are counted in 32 bits."""
-MAX_SWEPT_SHARE, MANY_SWEPT = 1 / 12, 2**15
+SWEPT_SHARE, SWEPT_MORE = 1 / 12, 2**15
 """Memory of ``TermTable.add_and_sweep``: a share of all elements, and some."""
 
 
@@ -111,7 +111,7 @@ class TermTable:
         sweep = select_joint.add_and_sweep[self.form]
 
         def run(pieces: Array, place: int, size: int) -> tuple[Array, Array] | None:
-            capacity = min(int(MAX_SWEPT_SHARE * size) + MANY_SWEPT, size) + terms.SWEEP_SLACK
+            capacity = min(int(SWEPT_SHARE * size) + SWEPT_MORE, size) + terms.SWEEP_SLACK
             found, words = np.empty(capacity, np.int32), np.empty(capacity, like.dtype)
             n = sweep(*given, pieces, place, like, like_out, found, words)
             return None if n < 0 else (found[:n] + np.int32(place) if place else found[:n], words[:n])

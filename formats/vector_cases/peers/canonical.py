@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| `([a-z0-9-]+)` \|(?: `(\w+)`(, positional)?)? \|(?: (\w+)
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter of a stage; ``default`` is None if there is none."""
+    """Parameter of a stage; ``default`` is None for a parameter that must be given."""
 
     name: str
     kind: str

@@ -20,29 +20,18 @@ from collectives.agreement.header import Algorithm
 from collectives.communicator import TransportError
 from collectives.oktopk import summing
 from collectives.tuning import choice
+from tests.collectives.numbered_requests import NumberedRequests
 from tests.oracles import Array
 
 EVERY, NAMES = 4, ("a", "b")
 DENSE = "all | raw-index | raw"
 
 
-class Breaking:
+class Breaking(NumberedRequests):
     """A communicator of which one request fails when it is complete: the other ranks have all bytes."""
 
-    def __init__(self, comm: Any, last: int | None) -> None:
-        self._comm, self._last, self.requests = comm, last, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._comm, name)
-        if not name.startswith("I"):
-            return found
-
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            self.requests += 1
-            request = found(*args, **kwargs)
-            return Broken(request) if self.requests == self._last else request
-
-        return begin
+    def __init__(self, comm: Any, number: int | None) -> None:
+        super().__init__(comm, number, Broken)
 
     def block(self, requests: list[Any]) -> bool:
         """As the simulated communicator's, whose requests these are."""

@@ -129,7 +129,7 @@ class _File:
         self.entries: dict[str, tuple[int, int, str]] = head["kernels"]
 
     def read(self, name: str) -> bytes | None:
-        """Return the contents of an entry; None if there is none.
+        """Return the contents of an entry, or None without such an entry.
 
         Raises:
             OSError: the file cannot be read.

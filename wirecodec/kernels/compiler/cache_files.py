@@ -43,7 +43,7 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
 
     Attributes:
         built: keys whose code came with the package.
-        damage: folder and name of the first file found damaged or unreadable, and why; None if there is none.
+        damage: folder and name of the first damaged or unreadable file, with the reason; None without damage.
     """
 
     def __init__(
@@ -176,13 +176,13 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str | None:
-        """The folder of the files; None if no folder is writable."""
+        """Folder of the files; None if no folder is writable."""
         folder: str = self._files._cache_path
         return None if folder == NOWHERE else folder
 
     @property
     def damage(self) -> tuple[str, str] | None:
-        """Folder and name of the first file found damaged or unreadable, and why; None if there is none."""
+        """Folder and name of the first damaged or unreadable file, with the reason; None without damage."""
         return self._files.damage
 
     def export(self, context: Any) -> Iterator[tuple[str, bytes]]:
