@@ -9,7 +9,7 @@ from types import TracebackType
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
-from wirecodec.errors import ChecksumMismatch
+from wirecodec.errors import ChecksumMismatch, LimitExceeded
 from wirecodec.files.index import TensorEntry, read_index
 from wirecodec.files.source import Source
 from wirecodec.limits import DecodeLimits
@@ -89,6 +89,9 @@ class TensorFile(Mapping[str, SparseTensor]):
         """Return a tensor, and its container in memory."""
         number = self._index.locate(name)
         entry = self._index.find(number, name)
+        if entry.nbytes > self._limits.max_bytes:
+            limit = f"{entry.nbytes} bytes of {name!r}; the limit is {self._limits.max_bytes}"
+            raise LimitExceeded("max-bytes", limit)
         blob = self._source.read(entry.offset, entry.offset + entry.nbytes)
         if self._verify and hashlib.sha256(blob.data).digest() != self._index.digest_of(number):
             raise ChecksumMismatch("index-digest", f"the container of {name!r} is not the index's")

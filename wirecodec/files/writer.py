@@ -13,6 +13,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from wirecodec.arrays import Bytes
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs
@@ -202,4 +204,12 @@ def _find_parts(path: str) -> tuple[list[Part], int]:
                 raise
             if error.code not in ("prefix", "container", "unit"):  # a damaged part, not one that is cut
                 raise
+            if error.code == "container":
+                _require_sound_header(path, at)
     return parts, at
+
+
+def _require_sound_header(path: str, at: int) -> None:
+    """Raise WireError if the header of the last container is damaged, since others may follow then."""
+    with suppress(Truncated):  # the header itself is cut
+        read_header(np.memmap(path, np.uint8, "r", at), UNLIMITED, whole=False, private=True, based=True)

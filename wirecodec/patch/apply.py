@@ -17,6 +17,7 @@ from wirecodec.patch import digest
 from wirecodec.patch.compare import compare
 from wirecodec.patch.diff import write
 from wirecodec.patch.named import sum_named
+from wirecodec.patch.overlap import Layout
 from wirecodec.patch.prepared import PreparedPatch, prepare_replacement
 from wirecodec.patch.reading import prepare
 from wirecodec.patch.shared import explain_shared
@@ -110,9 +111,21 @@ def commit(prepared: PreparedPatch, state: Any, tensors: dict[str, Any]) -> None
 
 
 def check_fits(prepared: PreparedPatch, state: Any, tensors: Mapping[str, Any]) -> None:
-    """Raise ValueError if a commit adds, removes or reshapes tensors of a module; a mapping takes all."""
+    """Raise ValueError if a commit does not fit a module; a mapping takes all.
+
+    It adds, removes or reshapes tensors, or writes into copies, as a hook of ``state_dict`` may return them.
+    """
     if isinstance(state, MutableMapping):
         return
+    own = [*state.named_parameters(), *state.named_buffers()]
+    places = {Layout.of(tensor) for _, tensor in own}
+    for one in prepared.writes:
+        place = Layout.of(tensors[one.name]) if one.name in tensors else None
+        if place is not None and place not in places:
+            raise ValueError(
+                f"state_dict() returns a copy of {one.name!r}, so that the module would not change; pass a"
+                " mapping of its own tensors, such as dict(module.named_parameters())"
+            )
     names = [*prepared.removed, *(one.name for one in prepared.writes if one.replaces(tensors))]
     if names:
         shared = explain_shared(tensors) if prepared.removed else ""

@@ -6,6 +6,7 @@ A commit writes elements alone. After an exception, it restores those that it ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -51,12 +52,19 @@ class PreparedPatch:
     def commit(self, state: MutableMapping[str, Any]) -> None:
         """Write into the state that the patch was checked against.
 
-        No signal handler interrupts it. After an exception, the state is as it was.
+        No signal handler interrupts it. After an exception, the state is as it was. One that is raised in
+        the thread from outside, in the middle of the last writes, leaves a half-written state.
+
+        Raises:
+            ValueError: a tensor cannot be written, or two share memory, and the patch makes different ones of
+                them. Nothing has changed.
         """
         in_place = [write for write in self.writes if not write.replaces(state)]
         for write in in_place:
             check_writable(write.name, state[write.name])
-        check_shared(state, in_place, [*self.complete, *self.unchanged])
+        kept = {*self.complete, *self.unchanged}
+        known = kept.union(self.removed, (write.name for write in self.writes))
+        check_shared(state, in_place, kept, state.keys() - known)
         run_uninterrupted(partial(self._commit, state))
 
     def _commit(self, state: MutableMapping[str, Any]) -> None:
@@ -87,12 +95,11 @@ class PreparedPatch:
                 replaced[name] = state[name]
                 del state[name]
         except BaseException:
-            for name in added:
-                state.pop(name, None)
-            for name, tensor in replaced.items():
-                state[name] = tensor
+            undone += [partial(state.pop, name, None) for name in added]
+            undone += [partial(state.__setitem__, *each) for each in replaced.items()]
             for undo in reversed(undone):
-                undo()
+                with suppress(Exception):  # a mapping that refuses a name has not changed there
+                    undo()
             raise
         for overwrite in overwrites:  # nothing fails there, so that no old elements are kept
             overwrite()

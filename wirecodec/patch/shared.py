@@ -5,7 +5,7 @@ A patch with other targets for them has no right result: the last write would wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -16,13 +16,17 @@ from wirecodec.patch.overlap import Layout, find_overlaps
 from wirecodec.patch.writes import Write
 
 
-def check_shared(state: Mapping[str, Any], writes: Iterable[Write], kept: Iterable[str]) -> None:
+def check_shared(
+    state: Mapping[str, Any], writes: Iterable[Write], kept: Iterable[str], others: Collection[str] = ()
+) -> None:
     """Check that tensors that share memory are to have the same bits.
 
     Args:
         state: {name: tensor}, which ``writes`` were checked against.
         writes: those that are made in place.
         kept: names of tensors that the patch leaves as they are.
+        others: names of which it says nothing. They may be second names of the tensors that it writes, since
+            checkpoints lack those of tied weights.
 
     Raises:
         ValueError: two tensors share memory, and the patch makes different ones of them; or one is a part or
@@ -31,11 +35,13 @@ def check_shared(state: Mapping[str, Any], writes: Iterable[Write], kept: Iterab
     by_name = {write.name: write for write in writes}
     if not by_name:
         return
-    names = [*by_name, *(name for name in kept if name in state)]
+    names = [*by_name, *(name for name in kept if name in state), *others]
     if _are_apart(by_name, [name for name in names if name not in by_name], state):
         return
     for (one, a), (other, b) in find_overlaps(layouts_of(state, names)):
         if a not in by_name and b not in by_name:
+            continue
+        if one == other and (a in others or b in others):
             continue
         is_same = a in by_name and b in by_name and one == other
         if not is_same or not _make_same(by_name[a], by_name[b], state):

@@ -19,13 +19,13 @@ import numpy as np
 from wirecodec.arrays import UNSIGNED, Array, Bytes
 from wirecodec.container.based import STEPS, BaseRecord
 from wirecodec.element_types import name_of
-from wirecodec.errors import SchemaMismatch
+from wirecodec.errors import LimitExceeded, SchemaMismatch
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest
 from wirecodec.patch.host import of_array
 from wirecodec.patch.keys import KeyReader, check_bool, find_cuts, join_parts, wrong_base, wrong_target
 from wirecodec.patch.prepared import PreparedPatch
-from wirecodec.patch.reading import Key, read_contents
+from wirecodec.patch.reading import Contents, Key, read_contents
 from wirecodec.patch.states import read_bits, view_memory
 from wirecodec.patch.steps import count_contexts
 from wirecodec.patch.threads import map_in_threads
@@ -128,6 +128,7 @@ def prepare_slices(
         raise _needs_all("the positions of changes")
     if not view and record.digests[:, 0].any():
         raise SchemaMismatch("base-tensors", "the patch makes no state of nothing")
+    _check_expansion(contents, view, blob.size, limits)
 
     def read_key(key: Key) -> _Found:
         reader = KeyReader(key.members, key.rows, limits, record, specs, state, True)
@@ -146,6 +147,19 @@ def prepare_slices(
     written = {write.name for write in patch.writes}
     patch.unchanged += [name for name in slices if name not in written]
     return SlicedPatch(patch, slices, 0 if view else _digest_target(record, specs))
+
+
+def _check_expansion(contents: Contents, view: View, nbytes: int, limits: DecodeLimits) -> None:
+    """Check the stored elements of entries with a tensor whose size no slice confirms."""
+    stored = 0
+    for key in contents.keys:
+        names = [contents.specs[number].name for number, _ in key.members]
+        if not (key.is_whole or all(name in view for name in names)) and any(name in view for name in names):
+            stored += sum(row.r for row, _ in key.rows)
+    if stored > limits.max_expansion * nbytes:
+        raise LimitExceeded(
+            "max-expansion", f"{stored} elements beside tensors without a slice in {nbytes} bytes"
+        )
 
 
 def fits(state: Mapping[str, Any], view: View, *, sums: bool) -> bool:
@@ -236,6 +250,9 @@ class _KeyOfSlices:
         names = [key.specs[number].name for number, _ in key.members]
         if not any(name in self.view for name in names):
             return
+        for number, name in enumerate(names):
+            if name in self.view:
+                self._check_member(number, self.view[name])
         starts = key.find_starts()
         indices = join_parts(
             [key.decode_indices(row, own[0]) for row, own in key.rows], [row.base for row, _ in key.rows]
@@ -248,7 +265,6 @@ class _KeyOfSlices:
             if name not in self.view:
                 continue
             own, here = self.view[name], slice(cuts[number], cuts[number + 1])
-            self._check_member(number, own)
             inside, places = own.locate(indices[here] - np.uint32(starts[number]))
             bits = read_bits(name, self.state[name])
             olds[here][inside] = bits.take(places)

@@ -141,8 +141,8 @@ def count_state(tensors: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def check_writable(name: str, tensor: Any) -> None:
-    """Raise ValueError if a tensor cannot be written in place, TypeError if it is of an unknown kind."""
-    if isinstance(tensor, np.ndarray):
+    """Raise ValueError if a tensor cannot be written in place, nor replaced as JAX arrays are."""
+    if type(tensor) in (np.ndarray, np.memmap):
         if not tensor.flags.writeable:
             raise ValueError(f"tensor {name!r} is read-only")
         if not tensor.flags.c_contiguous and overlaps_itself(tensor):
@@ -152,6 +152,16 @@ def check_writable(name: str, tensor: Any) -> None:
             raise ValueError(f"elements of tensor {name!r} share memory")
         if tensor.is_conj() or tensor.is_neg():
             raise ValueError(f"tensor {name!r} is a lazy conjugate or negative; pass one that has memory")
+    elif not (_is_jax(tensor) or hasattr(tensor, "__cuda_array_interface__")):
+        raise ValueError(
+            f"tensor {name!r} is of type {type(tensor).__name__}, which cannot be written in place; pass an"
+            " array of NumPy, CuPy or JAX, or a torch tensor"
+        )
+
+
+def _is_jax(tensor: Any) -> bool:
+    """Return whether an object is an array of JAX."""
+    return type(tensor).__module__.partition(".")[0] in ("jax", "jaxlib")
 
 
 def _overlaps(tensor: Any) -> bool:
@@ -235,8 +245,7 @@ def _write_torch(tensor: Any, indices: Array | None, values: Array) -> None:
 
 def _like(tensor: Any, array: Array) -> Any:
     """Make an array of the framework of another one, on its devices."""
-    module = type(tensor).__module__.partition(".")[0]
-    if module in ("jax", "jaxlib"):
+    if _is_jax(tensor):
         return sys.modules["jax"].device_put(array, tensor.sharding)
     raise TypeError(f"{type(tensor).__name__} cannot be written in place")
 

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -114,6 +115,36 @@ def test_a_name_that_is_appended_again_counts(path: Path) -> None:
 
 def sum_of_sections(blob: bytes) -> int:
     return sum((n + 7) & ~7 for e in wc.inspect(blob).entries for n in (e.index_bytes, e.value_bytes))
+
+
+def test_a_damaged_length_before_other_tensors_is_no_cut(path: Path) -> None:
+    """The tensors behind it stay."""
+    parts = read_by_reference(path.read_bytes())
+    data = bytearray(path.read_bytes()[: parts[-1].offset + parts[-1].length])  # without an index
+    for bit in range(8, 64):
+        damaged = data.copy()
+        damaged[parts[1].offset + 16 + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(wc.WireError):
+            wc.open(path, "a")
+        assert path.read_bytes() == damaged
+
+
+def test_a_tensor_above_the_limit_is_not_read(tmp_path: Path) -> None:
+    with wc.open(tmp_path / "a.wc", "w") as file:
+        file.append({"w": np.zeros(9000, "f4")}, RAW)
+    with wc.open(tmp_path / "a.wc") as file:
+        nbytes = file.entry("w").nbytes
+    for less in (8, 0):
+        limits = wc.DecodeLimits(max_bytes=nbytes - less)
+        with wc.open(tmp_path / "a.wc", limits=limits) as file:
+            if less:
+                with (
+                    mock.patch.object(file, "_source"),
+                    pytest.raises(wc.LimitExceeded, match="max-bytes"),
+                ):
+                    file["w"]
+            assert less or file["w"].size == 9000
 
 
 def test_a_stream_that_is_cut_anywhere_is_noticed_and_continued(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
+from array import array
 from itertools import pairwise
 from typing import Any
 
@@ -433,3 +434,75 @@ def test_constant_tensors_are_within_the_default_limits(shape: tuple[int, ...]) 
         patch = wc.diff(old, {"w": zeros})
         assert patch.nbytes < zeros.size // 4_000
         assert not wc.apply(patch, {name: x.copy() for name, x in old.items()})["w"].any()
+
+
+class Foreign:
+    """A tensor that can be read through DLPack, and not written."""
+
+    def __init__(self) -> None:
+        self.data = np.zeros(36, "f4")
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.data.__dlpack_device__()
+
+
+class Subclass(np.ndarray):
+    """As np.matrix, whose parts have other shapes."""
+
+
+KINDS: dict[str, Any] = {
+    "array": lambda: array("f", bytes(144)),
+    "subclass": lambda: np.zeros(36, "f4").view(Subclass),
+    "memoryview": lambda: memoryview(bytearray(144)).cast("f"),
+    "DLPack": Foreign,
+}
+
+
+@pytest.mark.parametrize("chain", [False, True])
+@pytest.mark.parametrize("base", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tensor_that_cannot_be_written_is_found_before_the_first_write(
+    kind: str, base: str, chain: bool
+) -> None:
+    last = KINDS[kind]()
+    states = [{"a": np.full((6, 6), n, "f4"), "z": np.full(36, n, "f4")} for n in range(3)]
+    patches = [wc.diff(a, b, base=base) for a, b in pairwise(states[: 3 if chain else 2])]
+    given = np.zeros((12, 18), "f4")
+    with pytest.raises(ValueError, match="'z' is of type"):
+        wc.apply(np.concatenate(patches), {"a": given[::2, ::3], "z": last})
+    assert not given.any()
+
+
+class Fixed(dict[str, Any]):
+    """A mapping that takes no other objects."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise KeyError(name)
+
+
+def test_a_mapping_that_refuses_a_tensor_gets_its_elements_back() -> None:
+    old = {"a": np.zeros((6, 6), "f4"), "b": np.zeros(99, "f4"), "z": np.zeros(9, "f4")}
+    new = {"a": old["a"] + 1, "b": old["b"].copy(), "z": np.ones(3, "f4")}
+    new["b"][4] = 1
+    given = np.zeros((12, 18), "f4")
+    state = Fixed(a=given[::2, ::3], b=np.zeros(99, "f4"), z=np.zeros(9, "f4"))
+    with pytest.raises(KeyError):
+        wc.apply(wc.diff(old, new), state)
+    assert not any(x.any() for x in state.values())
+
+
+@pytest.mark.parametrize(("base", "partial"), [("unread", False), ("slices", False), ("read", True)])
+def test_a_name_that_a_patch_does_not_know_may_be_a_second_one_alone(base: str, partial: bool) -> None:
+    """Checkpoints lack second names of tied weights. A part of a tensor is no such name."""
+    memory = np.zeros(40, "f4")
+    patch = wc.diff({"w": memory}, {"w": memory + 1}, base=base)
+    tied = {"w": memory.copy()}
+    tied["head"] = tied["w"].view()
+    assert wc.apply(patch, tied, partial=partial)["head"].all()
+    for part in (memory[:20], memory[::2], memory[::-1]):
+        with pytest.raises(ValueError, match="share memory"):
+            wc.apply(patch, {"w": memory, "part": part}, partial=partial)
+        assert not memory.any()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -137,3 +139,28 @@ def test_slices_of_dense_tensors(share: float) -> None:
     made = prepare_slices(patch, state, view, choose, DEFAULT_LIMITS)
     made.patch.commit(state)
     assert is_equal(state, {name: view[name].cut(x) for name, x in new.items()})
+
+
+def test_sizes_are_checked_before_elements_of_slices_are_read() -> None:
+    old, new = random_pair(np.dtype("f4"), (2**20,), 1.0)
+    patch, old = wc.diff({"w": old}, {"w": new}, base="slices"), {"w": old}
+    view, state = {"w": choose_slice(lambda *_: slice(0, 8), "w", old["w"].dtype, (64,))}, {"w": old["w"][:8]}
+    tracemalloc.start()
+    try:
+        with pytest.raises(wc.SchemaMismatch, match="base-shape"):
+            prepare_slices(patch, state, view, lambda *_: slice(0, 8), DEFAULT_LIMITS)
+        assert tracemalloc.get_traced_memory()[1] < 2**19
+    finally:
+        tracemalloc.stop()
+
+
+def test_elements_beside_a_tensor_without_a_slice_are_limited() -> None:
+    """Nothing confirms the size of that tensor."""
+    old = {"v": np.zeros(60, "f4"), "w": np.zeros(9000, "f4")}
+    patch = wc.diff(old, {name: x + 1 for name, x in old.items()}, base="slices")
+    view, state = {"v": choose_slice(lambda *_: slice(0, 60), "v", old["v"].dtype, (60,))}, {"v": old["v"]}
+    limits = replace(DEFAULT_LIMITS, max_expansion=9060 // patch.size)
+    with pytest.raises(wc.LimitExceeded, match="max-expansion"):
+        prepare_slices(patch, state, view, lambda *_: None, limits)
+    limits = replace(limits, max_expansion=limits.max_expansion + 1)
+    assert prepare_slices(patch, state, view, lambda *_: None, limits).patch.writes

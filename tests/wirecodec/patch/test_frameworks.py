@@ -191,3 +191,16 @@ def test_arrays_of_jax_are_replaced() -> None:
     assert isinstance(state["w"], jax.Array)
     assert np.asarray(state["w"]).tobytes() == np.asarray(new["w"]).tobytes()
     assert np.asarray(state["new"]).tobytes() == np.asarray(new["new"]).tobytes()
+
+
+def test_a_module_whose_state_dict_has_copies_is_refused() -> None:
+    module = torch.nn.Linear(3, 2)
+    old = {name: x.clone() for name, x in module.state_dict().items()}
+    patch = wc.diff(old, {name: x + 1 for name, x in old.items()})
+    module.register_state_dict_post_hook(
+        lambda module, state, prefix, _: state.update({name: x.clone() for name, x in state.items()})
+    )
+    with pytest.raises(ValueError, match="returns a copy"):
+        wc.apply(patch, module)
+    wc.apply(patch, dict(module.named_parameters()))
+    assert all(torch.equal(x, old[name] + 1) for name, x in module.named_parameters())
