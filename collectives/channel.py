@@ -10,6 +10,7 @@ application that receives from ANY_SOURCE with ANY_TAG during a collective shoul
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -129,6 +130,7 @@ class Channel:
         if device not in DEVICES:
             raise ValueError(f"device is {device!r}; the choices are {', '.join(map(repr, DEVICES))}")
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        self._process = os.getpid()
         self.timeout = timeout
         self.compile_timeout = compile_timeout
         self.meanwhile = meanwhile
@@ -191,9 +193,15 @@ class Channel:
         """Return the channel if it is usable.
 
         Raises:
-            CollectiveError: it is closed.
+            CollectiveError: it is closed, or belongs to the process that has forked this one.
             ValueError: its communicator was freed.
         """
+        if os.getpid() != self._process:  # its connections would carry the bytes of two processes
+            raise CollectiveError(
+                f"rank {self.rank}: this communicator was made in process {self._process}, and cannot be used"
+                f" in process {os.getpid()}; make one in each process, after the fork",
+                reason="closed",
+            )
         if self._mpi:
             check_not_null(self.comm)
         if self.closed is not None:
@@ -272,7 +280,7 @@ class Channel:
                 payloads for this one's, so the call counts as begun at once.
 
         Raises:
-            CollectiveError: the channel is closed.
+            CollectiveError: the channel is closed, or belongs to another process.
             ValueError: its communicator was freed.
         """
         call = self.open().call = Call(has_sent=headerless, first=self.sequence)

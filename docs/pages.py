@@ -18,8 +18,8 @@ HOME = "https://github.com/wirecodec/wirecodec"
 """The project's home. Links to files that are not pages of the site lead there."""
 
 GUIDES = (
-    *("where", "compress", "train", "settings", "checkpoints", "errors", "momentum", "local-updates"),
-    *("local-updates-methods", "local-updates-overlap", "local-updates-failures"),
+    *("where", "compress", "train", "settings", "checkpoints", "production", "errors", "momentum"),
+    *("local-updates", "local-updates-methods", "local-updates-overlap", "local-updates-failures"),
     *("federated", "store", "weights", "frameworks", "lightning-accelerate", "mpi-torch", "recipes"),
     *("comparison", "questions", "*", "codec"),
 )
