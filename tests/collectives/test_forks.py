@@ -56,7 +56,9 @@ def test_every_call_over_a_channel_is_refused() -> None:
         channel = co.Channel.of(comm)
         local = make_local(channel)
         before = co.allreduce(channel, GRADIENT, SCHEME)[0].tobytes()
-        calls = {name: partial(CALLS[name], channel, local) for name in sorted(CALLS.keys() - OWN)}
+        calls: dict[str, Callable[[], object]] = {
+            name: partial(CALLS[name], channel, local) for name in sorted(CALLS.keys() - OWN)
+        }
         wrong = errors_in_fork(calls)
         assert co.allreduce(channel, GRADIENT, SCHEME)[0].tobytes() == before
         return wrong, channel.sequence
@@ -65,10 +67,10 @@ def test_every_call_over_a_channel_is_refused() -> None:
 
 
 def test_every_call_of_a_feed_is_refused(tmp_path: Path) -> None:
-    publisher, subscriber = (kind(str(tmp_path), "run") for kind in (co.Publisher, co.Subscriber))
+    publisher, subscriber = co.Publisher(str(tmp_path), "run"), co.Subscriber(str(tmp_path), "run")
     weights = {"w": np.zeros(1000, np.float32)}
     publisher.publish(weights)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "publish": lambda: publisher.publish({"w": np.ones(1000, np.float32)}),
         "latest": subscriber.latest,
         "update": lambda: subscriber.update({"w": np.zeros(1000, np.float32)}),
