@@ -21,6 +21,7 @@ TORCH := $(VENV)/.torch
 CUPY := $(VENV)/.cupy-$(CUDA)
 MPICH := $(VENV)-mpich
 INTEGRATIONS := $(VENV)-integrations
+ARM64 := $(VENV)-arm64
 FUZZ := $(VENV)/.fuzz
 DOCS := $(VENV)/.docs
 DIST := $(VENV)/.dist
@@ -33,7 +34,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 unexport PYTHONDONTWRITEBYTECODE  # tests and benchmarks start hundreds of processes, which import faster from bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-slow test-more test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-feed bench-against bench-collectives bench-step docs dist clean
+.PHONY: help demo quick test test-all test-slow test-more test-sweep test-nightly test-bounds test-mpich test-integrations test-arm64 soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-feed bench-against bench-collectives bench-step docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +76,9 @@ test-nightly: $(INSTALLED)  ## sweeps that take an hour
 	$(BIN)/python -m pytest -q -m nightly $(PARALLEL)
 
 test-all: test test-slow test-sweep test-bounds  ## these four, one after another
+
+test-arm64: $(INSTALLED) $(ARM64)/.installed  ## a wheel for ARM64, built here, under qemu-aarch64-static; needs Debian's apt
+	ARM64=$(abspath $(ARM64)) $(BIN)/python -m pytest -q -m nightly tests/test_package.py -k arm64
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
@@ -162,6 +166,7 @@ dist: $(DIST)  ## build the sdist and the wheels into dist/, and check them; the
 	@rm -rf dist build
 	WIRECODEC_BUILD_SECONDS=0 $(BIN)/python -m build
 	WIRECODEC_BUILD_SECONDS=3600 $(BIN)/python -m build --wheel
+	WIRECODEC_BUILD_SECONDS=3600 WIRECODEC_BUILD_MACHINE=aarch64 $(BIN)/python -m build --wheel
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m check_wheel_contents dist/*.whl
 	$(BIN)/python formats/make_kit.py build
@@ -178,6 +183,11 @@ $(INSTALLED) $(MPICH)/.installed $(INTEGRATIONS)/.installed: pyproject.toml
 	@echo "installing into $(@D) (once; a minute or two) ..."
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
+	@touch $@
+
+$(ARM64)/.installed: tests/arm64.sh | $(INSTALLED)
+	@rm -rf $(@D)
+	sh tests/arm64.sh $(@D) $(BIN)/python
 	@touch $@
 
 $(PEERS): $(INSTALLED)

@@ -2,9 +2,11 @@
 
 Computed here: the package's description, and the kernels of a wheel. WIRECODEC_BUILD_SECONDS limits the time
 for kernels (50 s by default, and some for writing); with 0 there are none, and the wheel is for all machines.
+WIRECODEC_BUILD_MACHINE names the machines of the wheel, if they are not of this one's kind: aarch64.
 """
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,7 @@ sys.path.insert(0, str(ROOT))  # a build does not look for modules beside this f
 from docs import pages  # noqa: E402
 
 KERNELS = "wirecodec/kernels/built"
+MACHINE = os.environ.get("WIRECODEC_BUILD_MACHINE", platform.machine())
 
 
 class BuildModules(build_py):
@@ -38,7 +41,7 @@ class BuildModules(build_py):
         start = time.monotonic()
         path = os.pathsep.join([str(Path(self.build_lib).resolve()), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
-            [sys.executable, ROOT / "wheels" / "kernels.py", "build", folder, str(seconds)],
+            [sys.executable, ROOT / "wheels" / "kernels.py", "build", folder, str(seconds), MACHINE],
             env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
             stderr=subprocess.PIPE,
             text=True,
@@ -64,6 +67,7 @@ class BuildWheel(bdist_wheel):
         finally:
             self.root_is_pure = True
         # Kernels are no libraries: Numba loads them, and no version of the system's libraries is asked for.
+        machine = machine.replace(platform.machine(), MACHINE)
         return python, interface, machine.replace("linux_", "manylinux_2_17_")
 
 

@@ -20,6 +20,7 @@ import pytest
 from llvmlite import binding
 
 import wirecodec
+from benchmarks.cold.wheel import Environment, list_programs
 from docs import pages
 from wheels import kernels
 from wirecodec.kernels.compiler.built import LEVELS
@@ -57,6 +58,32 @@ with ThreadPoolExecutor(8) as pool:
 seconds = time.process_time() - start
 from wirecodec.kernels.compiler.compile_log import log
 print(json.dumps([seconds, [entry.kernel for entry in log if entry.compiled]]))
+"""
+BYTES = """
+import hashlib, json, sys
+import numpy as np, wirecodec as wc
+from wirecodec.element_types import dtype_named
+results = {}
+for scheme, dtype in json.loads(sys.argv[1]):
+    digest, rng = hashlib.sha256(), np.random.default_rng(0)
+    for scope in ("tensor", "group"):
+        compressor = wc.Compressor(scheme, scope=scope)
+        for step in range(2):
+            x = rng.laplace(size=60_000).astype(dtype_named(dtype))
+            x[rng.random(x.size) < 0.5] = 0
+            blob = compressor.compress({"v": x, "w": x[:40_000]})
+            digest.update(bytes(blob))
+            for found in wc.decode_many(blob).values():
+                digest.update(found.to_dense().tobytes())
+            digest.update(compressor.residual("w").tobytes())
+    y = np.where(rng.random(x.size) < 0.1, x * x.dtype.type(1.5), x)
+    patch = wc.diff({"w": x}, {"w": y})
+    digest.update(bytes(patch))
+    wc.apply(patch, {"w": x})
+    assert np.array_equal(x, y)
+    results[f"{scheme} {dtype}"] = digest.hexdigest()
+from wirecodec.kernels.compiler.compile_log import log
+print(json.dumps([results, [entry.kernel for entry in log if entry.compiled]]))
 """
 LEVEL = """
 import sys, pytest
@@ -229,7 +256,7 @@ def test_wheel_with_kernels(tmp_path: Path) -> None:
     assert wheel.stat().st_size < 40e6
     python, site = install(wheel, tmp_path)
     files = sorted(path.name for path in (site / "wirecodec/kernels/built").iterdir())
-    assert files == sorted(level.file_name for level in LEVELS)
+    assert files == sorted(level.file_name for level in LEVELS if level.machine == "x86_64")
     for dtypes, schemes in zip(kernels.DTYPES, (kernels.SCHEMES, kernels.SCHEMES[:1]), strict=True):
         for dtype in dtypes:
             for scheme in schemes:
@@ -238,12 +265,43 @@ def test_wheel_with_kernels(tmp_path: Path) -> None:
                 )
                 assert compiled == [], (scheme, dtype)
                 assert seconds < 5, (scheme, dtype)
+    environment = Environment(python, tmp_path / "home")
+    environment.home.mkdir()
+    for title, program in list_programs().items():
+        assert environment.run(program)[1] == [], title
     for name in ("tests", "formats"):
         (tmp_path / "beside" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "beside" / name).symlink_to(ROOT / name)
     available = {name for name, has in binding.get_host_cpu_features().items() if has}
     for level in LEVELS:
-        if level.features <= available:
+        if level.machine == "x86_64" and level.features <= available:
             settings = {"PYTHONPATH": str(tmp_path / "beside"), "NUMBA_CACHE_DIR": str(tmp_path / level.name)}
             page = run(python, "-c", LEVEL, level.name, cwd=tmp_path / "beside", **settings)
             assert int(page.splitlines()[-1]) > 50, page
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif("ARM64" not in os.environ, reason="not in make test-arm64")
+def test_wheel_for_arm64(tmp_path: Path) -> None:
+    """Kernels that were compiled here give the same bytes on another machine, which compiles none."""
+    root = Path(os.environ["ARM64"])
+    shutil.copytree(ROOT, tmp_path / "source", ignore=shutil.ignore_patterns(*JUNK))
+    settings = {"WIRECODEC_BUILD_SECONDS": "1500", "WIRECODEC_BUILD_MACHINE": "aarch64"}
+    run(sys.executable, "-c", BUILD, "build_wheel", tmp_path, cwd=tmp_path / "source", **settings)
+    (wheel,) = tmp_path.glob("*manylinux*_aarch64.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "there")
+    cases = [(scheme, "float32") for scheme in (*kernels.SCHEMES, *kernels.LOCAL_SCHEMES)]
+    cases += [(kernels.SCHEMES[0], dtype) for dtype in kernels.DTYPES[1]]
+    script = ("-W", "ignore", "-c", BYTES, json.dumps(cases))
+    here = json.loads(run(sys.executable, *script, cwd=tmp_path, PYTHONPATH=str(ROOT)))
+    (python,) = (root / "root/usr/bin").glob("python3.*")
+    settings = {
+        "PYTHONPATH": os.pathsep.join(map(str, (tmp_path / "there", root / "site"))),
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        "NUMBA_NUM_THREADS": "2",
+    }
+    emulator = ("qemu-aarch64-static", "-L", root / "root", python)
+    there = json.loads(run(*emulator, *script, cwd=tmp_path, **settings))
+    assert there == [here[0], []]

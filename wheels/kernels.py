@@ -1,8 +1,9 @@
 """Kernels of a wheel: ``python wheels/kernels.py build FOLDER SECONDS``, for the modules on PYTHONPATH.
 
 The schemes of the README run on small tensors, compiled for the best level of this machine. For the other
-levels, the same kernels are compiled by their signatures, so this machine need not be able to run them. What
-is ready when the time ends is written.
+levels, the same kernels are compiled by their signatures, so this machine need not be able to run them. With
+a further argument, ``aarch64``, the levels are those of other processors. What is ready when the time ends is
+written.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 import os
 import pickle
 import pkgutil
+import platform
 import shutil
 import subprocess
 import sys
@@ -129,13 +131,14 @@ class Build:
     cache: Path
     end: float
 
-    def start(self, level: Level, call: str, *arguments: object) -> subprocess.Popen[bytes]:
-        """Start one of CALLS in a process that compiles for a level."""
+    def start(self, level: Level | None, call: str, *arguments: object) -> subprocess.Popen[bytes]:
+        """Start one of CALLS in a process that compiles for a level; for this processor if it is None."""
+        name, machine = (level.name, level.machine) if level else ("here", platform.machine())
         kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-        settings = {"NUMBA_CACHE_DIR": str(self.cache / level.name), QUIET: "1"}
+        settings = {"NUMBA_CACHE_DIR": str(self.cache / name), QUIET: "1"}
         settings["NUMBA_NUM_THREADS"] = str(max(2, count_cores()))  # one thread divides no work
-        command = [sys.executable, "-W", "ignore", __file__, call, *map(str, arguments)]
-        return subprocess.Popen(command, env={**kept, **settings, **level.variables})
+        command = [sys.executable, "-W", "ignore", __file__, "for", machine, call, *map(str, arguments)]
+        return subprocess.Popen(command, env={**kept, **settings, **(level.variables if level else {})})
 
     def wait(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         """Wait until processes have ended, or end them in time."""
@@ -152,32 +155,35 @@ class Build:
         return time.monotonic() >= self.end
 
 
-def build(folder: str, seconds: str) -> None:
-    """Build the files of all levels.
+def build(folder: str, seconds: str, machine: str = platform.machine()) -> None:
+    """Build the files of all levels of a kind of processors.
 
     Args:
         folder: of the files; it is made.
         seconds: after which nothing more is compiled.
+        machine: the kind, as ``platform.machine()`` returns it there.
 
     Raises:
-        RuntimeError: this machine has no level, or a file could not be written.
+        RuntimeError: there is no level for this machine, or a file could not be written.
     """
     from llvmlite import binding
 
     features = {name for name, has in binding.get_host_cpu_features().items() if has}
-    best = next((level for level in LEVELS if level.features <= features), None)
-    if best is None:
+    levels = [level for level in LEVELS if level.machine == machine]
+    is_foreign = machine != platform.machine()
+    best = None if is_foreign else next((level for level in levels if level.features <= features), None)
+    if not levels or (best is None and not is_foreign):
         raise RuntimeError("this machine has no level")
     with tempfile.TemporaryDirectory() as scratch:
         work = Build(Path(scratch), time.monotonic() + float(seconds))
         for part in range(len(DTYPES)):
             listed = Path(scratch, f"signatures-{part}")
             work.wait([work.start(best, "run", part, listed)])
-            for level in LEVELS:
+            for level in levels:
                 if level != best and listed.exists() and not work.is_over:
                     count = count_cores()
                     work.wait([work.start(level, "compile", listed, i, count) for i in range(count)])
-        files = {level: Path(scratch, level.file_name) for level in LEVELS}
+        files = {level: Path(scratch, level.file_name) for level in levels}
         writers = [work.start(level, "write", level.name, path) for level, path in files.items()]
         codes = [writer.wait() for writer in writers]
         if any(codes) or not any(path.exists() for path in files.values()):
@@ -188,7 +194,25 @@ def build(folder: str, seconds: str) -> None:
                 shutil.move(path, Path(folder, path.name))
 
 
+def compile_for(machine: str, call: str, *arguments: str) -> None:
+    """Call one of CALLS, where Numba compiles for a kind of processors.
+
+    For another one than this machine's, LLVM gets the names of that. The kernels cannot be called then.
+    """
+    if machine != platform.machine():
+        from llvmlite import binding
+
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+        triple = binding.get_process_triple().replace(platform.machine(), machine)
+        target = binding.Target.from_triple(triple)
+        binding.get_process_triple = lambda: triple
+        binding.Target.from_default_triple = lambda: target
+    CALLS[call](*arguments)
+
+
 CALLS: dict[str, Callable[..., None]] = {
+    "for": compile_for,
     "build": build,
     "run": run_schemes,
     "compile": compile_signatures,

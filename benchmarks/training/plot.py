@@ -34,7 +34,7 @@ CURVES = {
     "PowerSGD, rank 4": OTHERS,
 }
 """{system: its colour in the picture of losses}."""
-LOSSES = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10)
+LOSSES = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 1.8, 2.2, 3, 4, 5, 7, 10)
 """Numbers on the axes of losses."""
 OWN = "this library"
 SERIES = r"(4, 0\.25|8, 0\.1|16, 0\.03)"
@@ -66,6 +66,8 @@ FAMILIES = {
     "fp16, bf16": (r"fp16|bf16", ORANGE, "P"),
 }
 """{name: (pattern of its systems, colour, mark)}."""
+FALLEN = 0.15
+"""Part of the steps whose losses may be above the panel: they would press the lines together."""
 NUMBERS = 7.0
 """Size of the numbers and names of papers' methods, in points."""
 MOST_SHOWN = 7.0
@@ -132,8 +134,14 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
         axis.set_xlim(left, right)
         lines.append(([(float(x), dense.test) for x in places], "dense, 32 bits", DENSE))
     points = [point for line, *_ in lines for point in line]
-    numbers = _name_papers(axis, [row.system.name for row in of_papers], marks, points)
-    label_lines(axis, lines, [*marks, *numbers])
+    bars = [
+        (row.best.bits, row.test + part * row.deviation)
+        for row in shown
+        if len(row.tests) > 1
+        for part in np.linspace(-1, 1, 9)
+    ]
+    numbers = _name_papers(axis, [row.system.name for row in of_papers], marks, [*points, *bars])
+    label_lines(axis, lines, [*marks, *bars, *numbers])
 
 
 def _draw_deviations(axis: Any, rows: Sequence[Row], color: str) -> None:
@@ -191,7 +199,7 @@ def _find_worst_shown(task: Task, rows: Sequence[Row]) -> float:
 
 
 def _draw_losses(axis: Any, task: Task, rows: Sequence[Row]) -> None:
-    ends = []
+    ends, late = [], []
     for row in rows:
         if row.system.name not in CURVES:
             continue
@@ -202,8 +210,10 @@ def _draw_losses(axis: Any, task: Task, rows: Sequence[Row]) -> None:
         steps = np.arange(window, len(losses) + 1) * row.best.run.steps / len(losses)
         axis.plot(steps, smooth, color=colour, linewidth=1.2)
         ends.append((steps[-1], smooth[-1], f"{row.system.name}, {row.best.bits:.3g} bits", colour))
+        late.append(smooth[steps >= FALLEN * steps[-1]])
     axis.set(xlabel="steps", yscale="log", ylabel="training loss")
-    low, high = axis.get_ylim()
+    low, high = min(map(np.min, late)) / 1.03, max(map(np.max, late)) * 1.03
+    axis.set_ylim(low, high)
     axis.set_yticks([tick for tick in LOSSES if low <= tick <= high])
     axis.yaxis.set_major_formatter("{x:g}")
     axis.minorticks_off()

@@ -5,8 +5,11 @@ A start is a module that is executed again, with an empty cache folder.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import itertools
 import json
+import platform
 import sys
 import threading
 from collections.abc import Callable
@@ -22,7 +25,7 @@ from tests.wirecodec.kernels.test_cache_damage import SOURCE, call, flip, start
 from wirecodec.interop import cached_kernels_only
 from wirecodec.kernels.compiler import built, cache_files, compile_log
 
-LEVEL = built.Level("a level of this machine", frozenset())
+LEVEL = built.Level("this machine", platform.machine(), "a processor", frozenset())
 
 
 @pytest.fixture
@@ -119,9 +122,14 @@ def test_settings_and_sources_are_those_of_the_code(package: Path, monkeypatch: 
 
 
 def test_a_level_above_the_processor_is_not_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    level = built.Level(LEVEL.name, frozenset({"a feature of tomorrow"}))
+    level = dataclasses.replace(LEVEL, features=frozenset({"a feature of tomorrow"}))
     monkeypatch.setattr(built, "LEVELS", (level,))
-    change_head(package, "processor", [level.name, *level.features])
+    change_head(package, "processor", [level.processor, *level.features])
+    assert call(start(package.parent / "tiny.py").double, 1) == (2, True, [])
+
+
+def test_a_level_of_another_machine_is_not_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(built, "LEVELS", (dataclasses.replace(LEVEL, machine="riscv64"),))
     assert call(start(package.parent / "tiny.py").double, 1) == (2, True, [])
 
 
@@ -139,5 +147,6 @@ def test_code_that_cannot_be_used_is_compiled_once(package: Path, monkeypatch: p
 
 
 def test_levels_are_ordered() -> None:
-    """A level that is tried first has all features of those after it."""
-    assert built.LEVELS[0].features > built.LEVELS[1].features
+    """A level that is tried first has all features of those of its machine after it."""
+    for first, second in itertools.pairwise(built.LEVELS):
+        assert first.features > second.features or first.machine != second.machine

@@ -1,8 +1,8 @@
 """Kernels that were compiled when the package was built: a file for each level of processors.
 
-A wheel has these files in ``wirecodec/kernels/built``; a source tree has none. A level is named after the
-processor for which LLVM compiles. Its code runs on each processor with its features, and all levels give the
-same results. A kernel is taken from the best level that has it.
+A wheel has these files in ``wirecodec/kernels/built``; a source tree has none. The code of a level runs on
+each processor of its kind with its features, and all levels give the same results. A kernel is taken from the
+best level that has it.
 
 A file begins with a line, the checksum of the second one. The second line is JSON: on what the code depends,
 and where the code of each kernel is, with its checksum. The rest is code, as Numba's disk cache stores it.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import platform
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -43,11 +44,16 @@ class Level:
     """Level of processors.
 
     Attributes:
-        name: LLVM's name of a processor.
-        features: LLVM's names of the features that code of this level may use.
+        name: of its file.
+        machine: the kind of its processors, with which LLVM's triples begin.
+        processor: LLVM's name of the processor for which it compiles.
+        features: LLVM's names of the features that code of this level may use, beside those of each processor
+            of this kind.
     """
 
     name: str
+    machine: str
+    processor: str
     features: frozenset[str]
 
     @property
@@ -59,7 +65,7 @@ class Level:
     def variables(self) -> dict[str, str]:
         """Environment variables with which Numba compiles for this level."""
         features = ",".join(f"+{feature}" for feature in sorted(self.features))
-        return {"NUMBA_CPU_NAME": self.name, "NUMBA_CPU_FEATURES": features}
+        return {"NUMBA_CPU_NAME": self.processor, "NUMBA_CPU_FEATURES": features}
 
 
 _V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
@@ -68,8 +74,12 @@ _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "pcl
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vbmi2", "vpclmulqdq"}
 """AVX-512 with what kernels use of later processors: those of Intel from 2019 on, and of AMD from 2022 on."""
 
-LEVELS = Level("x86-64-v4", _V4), Level("x86-64-v3", _V3)
-"""All levels, the best one first."""
+LEVELS = (
+    Level("x86-64-v4", "x86_64", "x86-64-v4", _V4),
+    Level("x86-64-v3", "x86_64", "x86-64-v3", _V3),
+    Level("aarch64", "aarch64", "generic", frozenset()),
+)
+"""All levels, of each kind of processors the best one first."""
 
 Note = Callable[[str, str, Exception], None]
 """Function that is told of damage: folder, file, error."""
@@ -84,9 +94,9 @@ def read_built(kernel: tuple[str, Any], key: Any, note: Note) -> bytes | None:
         note: called for each damaged file.
     """
     signature, (triple, _, features), _ = key
-    available = set(features.split(","))
+    available, machine = set(features.split(",")), triple.partition("-")[0]
     for level in LEVELS:
-        if available.issuperset(f"+{feature}" for feature in level.features):
+        if level.machine == machine and available.issuperset(f"+{feature}" for feature in level.features):
             try:
                 contents = _open(FOLDER / level.file_name, level, triple).read(name_entry(kernel, signature))
             except Exception as error:
@@ -181,11 +191,11 @@ def describe_environment(level: Level, triple: str) -> dict[str, Any]:
         triple: LLVM's name of the machine and the system.
     """
     return {
-        "Python": sysconfig.get_config_var("SOABI"),
+        "Python": sysconfig.get_config_var("SOABI").replace(platform.machine(), level.machine),
         "Numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
         "target": triple,
-        "processor": [level.name, *sorted(level.features)],
+        "processor": [level.processor, *sorted(level.features)],
         "settings": [str(getattr(numba.config, option, None)) for option in _OPTIONS],
     }
 
