@@ -89,7 +89,7 @@ def _join(axes: Any, rows: Sequence[Comparison], **style: Any) -> None:
 
 
 def _set_axes(axes: Any, rows: Sequence[Comparison]) -> None:
-    """Set titles, and a range of bits of at least a factor of 4, with decimals in place of powers."""
+    """Set titles, and ranges: of bits at least a factor of 4, and of errors from 0 if one is near it."""
     axes.set_xscale("log")
     bits = [row.bits for row in rows]
     low, high = min(bits, default=1.0), max(bits, default=1.0)
@@ -98,7 +98,11 @@ def _set_axes(axes: Any, rows: Sequence[Comparison]) -> None:
     axes.xaxis.get_major_locator().set_params(subs=(1, 2, 5), numticks=20)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
-    axes.set_ylim(-0.07, HIGHEST + 0.05)
+    errors = [_place(row)[1] for row in rows]
+    least, most = min(errors, default=0.0), max(errors, default=HIGHEST)
+    start = 0.0 if least < 0.3 * most else least
+    space = max(0.05 * (most - start), 0.01)
+    axes.set_ylim(start - 1.5 * space, most + space)
     axes.set_xlabel("bits per element")
     axes.set_ylabel("relative error")
     axes.spines[["top", "right"]].set_visible(False)
@@ -133,7 +137,7 @@ def _add_legends(axes: Any, rows: Sequence[Comparison], *, has_rings: bool, has_
         dots += axes.plot([], [], color="#777777", linestyle=":", label=label, **ring)
     if has_lines:
         dots += axes.plot([], [], color=_LINE, linewidth=1.2, label="one scheme at several rates")
-    colours = axes.legend(handles=dots, title="density", loc="lower left", fontsize=9, title_fontsize=9)
+    colours = axes.legend(handles=dots, title="density", loc="best", fontsize=9, title_fontsize=9)
     colours.set_alignment("left")
     axes.add_artist(colours)
     names = [
