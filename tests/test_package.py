@@ -86,6 +86,13 @@ for scheme, dtype in json.loads(sys.argv[1]):
 from wirecodec.kernels.compiler.compile_log import log
 print(json.dumps([results, [entry.kernel for entry in log if entry.compiled]]))
 """
+PATCHES = """
+import json, kernels
+kernels._make_patches("float32")
+from wirecodec.kernels.compiler import jit
+kernels._make_all_kernels()
+print(json.dumps({name: len(kernel.overloads) for name, kernel in jit.kernels.items()}))
+"""
 LEVEL = """
 import sys, pytest
 from wirecodec.kernels.compiler import built
@@ -243,6 +250,16 @@ def test_readme_schemes_are_built() -> None:
     }
     assert len(shown) >= 5
     assert shown == set(kernels.SCHEMES)
+
+
+def test_kernels_of_patches_are_built() -> None:
+    """The patches that a build makes reach all kernels of patches."""
+    page = run(sys.executable, "-c", PATCHES, cwd=ROOT / "wheels", PYTHONPATH=str(ROOT))
+    found = {name: count for name, count in json.loads(page).items() if ".kernels.cpu.patch." in name}
+    assert len(found) > 15
+    assert [
+        name for name, count in found.items() if count != 1
+    ] == []  # more: types that differ in flags only
 
 
 @pytest.mark.nightly

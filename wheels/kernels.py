@@ -52,14 +52,35 @@ def run_schemes(part: str, listed: str) -> None:
         for scheme in (*SCHEMES, *(LOCAL_SCHEMES if part == "0" else ())):
             wc.warm(scheme, dtype, feedback=True)
             wc.warm(wc.Compressor(scheme, scope="group"), dtype)
+        _encode_zeros(dtype)
         _make_patches(dtype)
     Path(listed).write_bytes(
         pickle.dumps({name: list(kernel.overloads) for name, kernel in jit.kernels.items()})
     )
 
 
+def _encode_zeros(name: str) -> None:
+    """Encode tensors with zeros at positions that differ in what codec of indices is the shortest."""
+    import numpy as np
+
+    import wirecodec as wc
+    from wirecodec.element_types import dtype_named
+
+    rng = np.random.default_rng(0)
+    masks = (
+        rng.random(100) < 0.02,
+        np.repeat(rng.random(13) < 0.5, 8),
+        np.arange(1000) // 500 > 0,
+        np.repeat(rng.random(2000) < 0.2, 8),
+        rng.random(70_001) < 0.1,
+    )
+    for mask in masks:
+        x = mask.astype(dtype_named(name))
+        wc.decode(wc.encode(x, "nonzero | auto-index | raw")).to_dense()
+
+
 def _make_patches(name: str) -> None:
-    """Make and apply patches of weights: changes are few, many, regular, or in runs."""
+    """Make and apply patches of weights: changes are few, many, regular, in runs, of small weights, or of all."""
     import numpy as np
 
     import wirecodec as wc
@@ -67,12 +88,14 @@ def _make_patches(name: str) -> None:
 
     rng = np.random.default_rng(0)
     old = {"large": rng.normal(size=70_001), "small": rng.normal(size=99)}
+    old["repeated"] = np.resize(old["small"], old["large"].size)
     old = {key: x.astype(dtype_named(name)) for key, x in old.items()}
     size = old["large"].size
     at = np.arange(size)
     runs = np.repeat(rng.random(size // 64 + 1) < 0.02, 64)[:size]
     few, many = (rng.random(size) < share for share in (0.01, 0.5))
-    for changed in (few, many, at % 50 == 0, runs, at % 9000 < 900):
+    small = many & (np.abs(old["large"].astype(np.float64)) < 0.2)
+    for changed in (few, many, at % 50 == 0, runs, at % 9000 < 900, small, at >= 0):
         new = {key: np.where(changed[: x.size], x * x.dtype.type(1.5), x) for key, x in old.items()}
         for base in ("read", "unread"):
             wc.apply(wc.diff(old, new, base=base), {key: x.copy() for key, x in old.items()})

@@ -100,7 +100,7 @@ def encode(olds: Array, new: Array, *, signed: bool, shift: int | None) -> Bytes
     width = 8 * olds.itemsize
     counts = np.zeros((1 if shift is None else count_rows(width, shift), STEP_SYMBOLS), np.int64)
     steps, rows = np.empty(new.size, np.uint64), np.empty(new.size, np.uint16)
-    kernels.find_steps(olds, new, int(signed), shift or 0, steps, rows, counts)
+    kernels.find_steps(read_only(olds), new, int(signed), shift or 0, steps, rows, counts)
     starts = choose_contexts(counts)
     frequencies = normalise(np.add.reduceat(counts, starts, axis=0))
     cumulative = (np.cumsum(frequencies, axis=1) - frequencies).astype(np.uint32)
@@ -125,7 +125,7 @@ def encode_planes(olds: Array, new: Array, *, signed: bool, level: int) -> Bytes
     from wirecodec.kernels.cpu.patch import steps as kernels
 
     steps = np.empty_like(olds)
-    kernels.subtract(olds, new, int(signed), steps)
+    kernels.subtract(read_only(olds), new, int(signed), steps)
     frame = Zstd(level=level).encode(steps, 0)
     return np.append(np.uint8(signed), frame)
 
@@ -138,7 +138,7 @@ def decode_planes(section: Bytes, olds: Array, limits: DecodeLimits) -> Array:
         raise Malformed("steps-head", "the section's first byte is not 0 or 1")
     steps = Zstd.decode(section[1:], olds.size, olds.dtype, limits)
     values = np.empty_like(olds)
-    kernels.add(olds, steps, int(section[0]), values)
+    kernels.add(read_only(olds), steps, int(section[0]), values)
     return values
 
 
@@ -172,7 +172,7 @@ def decode(section: Bytes, olds: Array) -> Array:
     contexts = _contexts_of_rows(starts, rows)
     words, states = section[end:].view(np.uint32), np.empty(LANES if flags & 2 else 1, np.uint64)
     if kernels.read_steps(
-        olds, flags & 1, shift, contexts, frequencies, cumulative, symbols, states, words, values
+        read_only(olds), flags & 1, shift, contexts, frequencies, cumulative, symbols, states, words, values
     ):
         raise Invalid("steps-stream", "the coded differences are not valid")
     return values
