@@ -80,7 +80,7 @@ def _encode_zeros(name: str) -> None:
 
 
 def _make_patches(name: str) -> None:
-    """Make and apply patches of weights. Changes are few, many, regular, in runs, of small weights, or of all."""
+    """Make and apply patches of weights: few changes, many, regular, in runs, of small weights, or all."""
     import numpy as np
 
     import wirecodec as wc
